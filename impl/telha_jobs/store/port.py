@@ -1,0 +1,153 @@
+"""The store port: what the engine asks of a transactional, ordered key-value store.
+
+The contract, run against every store by `tests/contract`:
+
+- A store holds the column families of `Family`; keys and values are bytes, keys order by unsigned bytes.
+- `commit` is atomic over all families: every check holds and every write is applied, or nothing is.
+- What a commit wrote is visible to every later `read` and `scan` at once, durable only after `wait(sequence)` returns.
+- A check compares the version that `read` returned. A store may answer `Conflict` although the key did not change (it may keep coarse
+  versions); it never answers `Committed` when a checked key did change.
+- Nothing above the port may rely on being the only writer.
+
+`Add` counts: the value is a signed big-endian 64-bit integer, an absent key counts as zero, and a sum of zero removes the key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+
+class Family(Enum):
+    """The column families; the value is the name on disk (docs/format.md)."""
+
+    JOBS = "jobs"
+    READY = "ready"
+    TIMERS = "timers"
+    IDS = "ids"
+    IDEM = "idem"
+    PAYLOADS = "payloads"
+    QUARANTINE = "quarantine"
+    META = "meta"
+
+
+class Versioned(NamedTuple):
+    """A value (None: absent) and the version a `Check` compares."""
+
+    value: bytes | None
+    version: int
+
+
+class Check(NamedTuple):
+    """Commit only if the key still has this version."""
+
+    family: Family
+    key: bytes
+    version: int
+
+
+class Put(NamedTuple):
+    """Set a key."""
+
+    family: Family
+    key: bytes
+    value: bytes
+
+
+class Delete(NamedTuple):
+    """Remove a key; removing an absent key is no error."""
+
+    family: Family
+    key: bytes
+
+
+class Add(NamedTuple):
+    """Add a signed delta to a counter; a counter at zero does not exist."""
+
+    family: Family
+    key: bytes
+    delta: int
+
+
+Write = Put | Delete | Add
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """All writes are applied; `sequence` is what `wait` takes. Sequences rise by one with every commit."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A checked key changed (or may have changed): nothing was written; read again and decide again."""
+
+
+class CommitUnknownError(Exception):
+    """The store cannot tell whether the commit was applied; `resolve` settles it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one commit may hold."""
+
+    batch_bytes_max: int
+    value_bytes_max: int
+
+
+class Store(Protocol):
+    """A transactional ordered store. Every call may raise `QueueUnavailableError`."""
+
+    @property
+    def incarnation(self) -> int:
+        """How often this store was opened after an unclean end or a restore."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the newest commit that is visible."""
+        ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
+        """The newest value and version of each key, in the order asked."""
+        ...
+
+    def scan(
+        self, family: Family, start: bytes, end: bytes | None, limit: int, *, claim: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """At most `limit` pairs with start <= key < end, ascending (end None: to the end of the family).
+
+        `claim` hints that the caller means to write what it finds, so that a shared store may hand different writers different rows.
+        """
+        ...
+
+    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+        """Apply all writes if all checks hold. Raises `CommitUnknownError` when the outcome cannot be told."""
+        ...
+
+    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+        """Settle an unknown commit. After `Conflict` it is certain that the commit neither was nor ever will be applied.
+
+        A store that can settle it only by being opened again raises `QueueUnavailableError(outcome="unknown")`.
+        """
+        ...
+
+    def wait(self, sequence: int) -> None:
+        """Return once every commit up to `sequence` is as durable as the store was asked to make it."""
+        ...
+
+    def now(self) -> int:
+        """The store's time in ms since the epoch: never goes backwards, also across reopening."""
+        ...
+
+    def clock_ahead_ms(self) -> int:
+        """How far `now` is ahead of the wall clock."""
+        ...
+
+    def close(self) -> None:
+        """Make everything durable, mark the end as clean and release the store."""
+        ...
