@@ -1,0 +1,322 @@
+"""What may be leased next, in exact order, derived in memory from the `ready` family and rebuilt at every open.
+
+Rows fall into groups of one (scope, kind, priority), ordered by (due, job id). A group keeps a *window*, its first few rows, and an *edge*: every live
+row below the edge is in the window, so a look never goes back over the tombstones of rows that left. Rows at or behind the edge are on disk only.
+
+Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next ticket when it gets its first due row and again when it is served, so the
+lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for all kinds and one per kind find it; stale entries are dropped when met.
+
+Nothing here is a source of truth: a candidate is a hint that the engine verifies against the row.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+WINDOW_ROWS = 32
+"""Rows read by one refill. A window grows to twice that before it is cut back."""
+
+Place = tuple[int, bytes]
+"""A row's place within its group: (due, job id)."""
+
+
+class Row(NamedTuple):
+    """One entry of the `ready` family."""
+
+    scope: bytes
+    kind: int
+    priority: int
+    due: int
+    job_id: bytes
+
+
+GroupKey = tuple[bytes, int, int]
+Refill = Callable[[GroupKey, Place, int], list[Place]]
+"""`refill(group, start, limit)`: the group's rows on disk from `start` on."""
+
+
+class _Group:
+    """The rows of one (scope, kind, priority)."""
+
+    __slots__ = ("edge", "key", "ready", "wake", "window")
+
+    def __init__(self, key: GroupKey, window: list[Place], edge: Place | None) -> None:
+        self.key = key
+        self.window = window
+        self.edge = edge  # None: the window holds every row
+        self.ready = False
+        self.wake: int | None = None  # due time of the heap entry in force while not ready
+
+
+class _Scope:
+    """The groups of one scope: all of them, and the ready ones by kind."""
+
+    __slots__ = ("groups", "ready")
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple[int, int], _Group] = {}
+        self.ready: dict[int, dict[int, _Group]] = {}
+
+
+class Agenda:
+    """The ring and the groups. Not thread-safe: the engine's lock guards it."""
+
+    def __init__(self, refill: Refill) -> None:
+        self._refill = refill
+        self._now = 0
+        self._scopes: dict[bytes, _Scope] = {}
+        self._waking: list[tuple[int, bytes, int, int]] = []  # (due, scope, kind, priority) of groups that are not ready
+        self._tickets: dict[bytes, int] = {}
+        self._next_ticket = 1
+        self._ring: list[tuple[int, bytes]] = []
+        self._kind_rings: dict[int, list[tuple[int, bytes]]] = {}
+        self._journal: dict[bytes, int | None] | None = None
+
+    # -- building
+
+    def load(self, group: GroupKey, window: list[Place], *, complete: bool) -> None:
+        """Take over one group at open: its first rows in order, and whether these are all."""
+        edge = None if complete else (window[-1][0], window[-1][1] + b"\0")
+        self._add_group(_Group(group, window, edge))
+
+    def start(self, now: int, last_served: bytes | None) -> None:
+        """Form the ring of an open: scopes with a due row, cyclic from the one behind the last served."""
+        self._now = now
+        ready = sorted(self._wake_due())
+        split = 0 if last_served is None else bisect_left(ready, last_served + b"\0")
+        for scope in ready[split:] + ready[:split]:
+            self._join(scope)
+
+    # -- changes
+
+    def advance(self, now: int) -> None:
+        """Let time pass: scopes whose first row came due join the ring by (due, scope)."""
+        self._now = now
+        if self._waking and self._waking[0][0] <= now:
+            for scope in self._wake_due():
+                self._join(scope)
+
+    def insert(self, row: Row) -> None:
+        """A row became pending or failed. A due row puts its scope into the ring."""
+        place = (row.due, row.job_id)
+        group = self._group(row)
+        if group is None:
+            group = _Group((row.scope, row.kind, row.priority), [place], None)
+            self._add_group(group)
+        elif group.edge is None or place < group.edge:
+            insort(group.window, place)
+            if len(group.window) > 2 * WINDOW_ROWS:
+                group.edge = group.window[WINDOW_ROWS]
+                del group.window[WINDOW_ROWS:]
+        else:
+            return
+        self._settle(group)
+
+    def remove(self, row: Row) -> None:
+        """A row left: leased, ended or found to be no more."""
+        group = self._group(row)
+        if group is None:
+            return
+        place = (row.due, row.job_id)
+        index = bisect_left(group.window, place)
+        if index == len(group.window) or group.window[index] != place:
+            return  # behind the edge: only on disk
+        del group.window[index]
+        if not group.window and group.edge is not None:
+            self._fill(group)
+        self._settle(group)
+
+    def served(self, scope: bytes) -> None:
+        """The scope got a grant: to the tail of the ring, if it still has a due row."""
+        if scope in self._tickets:
+            self._take_ticket(scope)
+
+    # -- looking
+
+    def first(self, kinds: frozenset[int] | None, scopes: frozenset[bytes] | None) -> Row | None:
+        """The next row to lease under the filters (None: everything), or None when nothing is due."""
+        scope = self._first_scope(kinds, scopes)
+        if scope is None:
+            return None
+        ready = self._scopes[scope].ready
+        groups = [
+            group for kind, by_priority in ready.items() if kinds is None or kind in kinds for group in by_priority.values()
+        ]
+        group = min(groups, key=lambda one: (one.key[2], one.window[0]))
+        (_, kind, priority), (due, job_id) = group.key, group.window[0]
+        return Row(scope, kind, priority, due, job_id)
+
+    def next_due(self) -> int | None:
+        """When the next group that is not ready becomes due; None: none will by itself."""
+        while self._waking:
+            due, scope, kind, priority = self._waking[0]
+            if self._is_waking(due, scope, kind, priority) is not None:
+                return due
+            heappop(self._waking)
+        return None
+
+    def ring(self) -> list[bytes]:
+        """The scopes of the ring, first to be served first."""
+        return sorted(self._tickets, key=self._tickets.__getitem__)
+
+    # -- undoing (a commit that met a conflict)
+
+    def begin(self) -> None:
+        """Remember tickets from here on, so that `roll_back` can give them back."""
+        self._journal = {}
+
+    def roll_back(self, removed: Iterable[Row], inserted: Iterable[Row]) -> None:
+        """Undo the changes since `begin`: rows first, then the places in the ring."""
+        journal, self._journal = self._journal or {}, None
+        for row in inserted:
+            self.remove(row)
+        for row in removed:
+            self.insert(row)
+        for scope, ticket in journal.items():
+            if ticket is None:
+                self._tickets.pop(scope, None)
+            elif scope in self._tickets:
+                self._set_ticket(scope, ticket)
+
+    # -- groups
+
+    def _group(self, row: Row) -> _Group | None:
+        scope = self._scopes.get(row.scope)
+        return None if scope is None else scope.groups.get((row.kind, row.priority))
+
+    def _add_group(self, group: _Group) -> None:
+        name, kind, priority = group.key
+        scope = self._scopes.get(name)
+        if scope is None:
+            scope = self._scopes[name] = _Scope()
+        scope.groups[kind, priority] = group
+        if group.window[0][0] > self._now or self._now == 0:
+            self._await(group)
+
+    def _fill(self, group: _Group) -> None:
+        """Read the next rows behind the edge."""
+        if group.edge is None:
+            return
+        group.window = self._refill(group.key, group.edge, WINDOW_ROWS)
+        full = len(group.window) == WINDOW_ROWS
+        group.edge = (group.window[-1][0], group.window[-1][1] + b"\0") if full else None
+
+    def _settle(self, group: _Group) -> None:
+        """Bring a group's readiness in line with its first row, and its scope's with that."""
+        if not group.window:
+            self._unready(group)
+            self._drop(group)
+        elif group.window[0][0] <= self._now:
+            if not group.ready and self._ready(group) and group.key[0] not in self._tickets:
+                self._join(group.key[0])
+        else:
+            self._unready(group)
+            if group.wake != group.window[0][0]:
+                self._await(group)
+
+    def _drop(self, group: _Group) -> None:
+        name, kind, priority = group.key
+        scope = self._scopes[name]
+        del scope.groups[kind, priority]
+        group.wake = None
+        if not scope.groups:
+            del self._scopes[name]
+
+    def _await(self, group: _Group) -> None:
+        group.wake = group.window[0][0]
+        heappush(self._waking, (group.wake, *group.key))
+
+    def _is_waking(self, due: int, scope: bytes, kind: int, priority: int) -> _Group | None:
+        entry = self._scopes.get(scope)
+        group = None if entry is None else entry.groups.get((kind, priority))
+        return group if group is not None and not group.ready and group.wake == due else None
+
+    def _wake_due(self) -> list[bytes]:
+        """Make every group ready whose time has come; the scopes that are not in the ring, by (due, scope)."""
+        joining: dict[bytes, None] = {}
+        while self._waking and self._waking[0][0] <= self._now:
+            group = self._is_waking(*heappop(self._waking))
+            if group is not None and self._ready(group) and group.key[0] not in self._tickets:
+                joining[group.key[0]] = None
+        return list(joining)
+
+    def _ready(self, group: _Group) -> bool:
+        name, kind, priority = group.key
+        group.ready = True
+        group.wake = None
+        by_kind = self._scopes[name].ready
+        fresh = kind not in by_kind
+        by_kind.setdefault(kind, {})[priority] = group
+        ticket = self._tickets.get(name)
+        if fresh and ticket is not None:
+            self._push_kind(kind, ticket, name)
+        return True
+
+    def _unready(self, group: _Group) -> None:
+        if not group.ready:
+            return
+        group.ready = False
+        name, kind, priority = group.key
+        by_kind = self._scopes[name].ready
+        del by_kind[kind][priority]
+        if not by_kind[kind]:
+            del by_kind[kind]
+        if not by_kind:
+            self._remember(name)
+            del self._tickets[name]
+
+    # -- the ring
+
+    def _join(self, scope: bytes) -> None:
+        self._take_ticket(scope)
+
+    def _take_ticket(self, scope: bytes) -> None:
+        self._remember(scope)
+        self._set_ticket(scope, self._next_ticket)
+        self._next_ticket += 1
+
+    def _remember(self, scope: bytes) -> None:
+        if self._journal is not None:
+            self._journal.setdefault(scope, self._tickets.get(scope))
+
+    def _set_ticket(self, scope: bytes, ticket: int) -> None:
+        self._tickets[scope] = ticket
+        self._ring = self._pushed(self._ring, ticket, scope, None)
+        for kind in self._scopes[scope].ready:
+            self._push_kind(kind, ticket, scope)
+
+    def _push_kind(self, kind: int, ticket: int, scope: bytes) -> None:
+        self._kind_rings[kind] = self._pushed(self._kind_rings.get(kind, []), ticket, scope, kind)
+
+    def _pushed(self, heap: list[tuple[int, bytes]], ticket: int, scope: bytes, kind: int | None) -> list[tuple[int, bytes]]:
+        """The heap with one entry more; when stale entries outnumber live ones it is rebuilt first."""
+        if len(heap) > 4 * len(self._tickets) + 64:
+            heap = list({entry for entry in heap if self._is_live(entry, kind)})
+            heapify(heap)
+        heappush(heap, (ticket, scope))
+        return heap
+
+    def _is_live(self, entry: tuple[int, bytes], kind: int | None) -> bool:
+        ticket, scope = entry
+        return self._tickets.get(scope) == ticket and (kind is None or kind in self._scopes[scope].ready)
+
+    def _first_scope(self, kinds: frozenset[int] | None, scopes: frozenset[bytes] | None) -> bytes | None:
+        if scopes is not None:
+            tickets = [
+                (self._tickets[scope], scope)
+                for scope in scopes
+                if scope in self._tickets and (kinds is None or not kinds.isdisjoint(self._scopes[scope].ready))
+            ]
+            return min(tickets)[1] if tickets else None
+        if kinds is None:
+            return self._head(self._ring, None)
+        heads = [head for kind in kinds if (head := self._head(self._kind_rings.get(kind, []), kind)) is not None]
+        return min(heads, key=self._tickets.__getitem__) if heads else None
+
+    def _head(self, heap: list[tuple[int, bytes]], kind: int | None) -> bytes | None:
+        while heap:
+            if self._is_live(heap[0], kind):
+                return heap[0][1]
+            heappop(heap)
+        return None

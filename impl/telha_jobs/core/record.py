@@ -1,0 +1,108 @@
+"""A job as the engine holds it between a read and a write. Field by field on disk in docs/format.md.
+
+Values that the queue only carries (payload, result, progress) stay encoded, as `bytes`.
+"""
+
+from typing import Any, NamedTuple
+
+from telha_jobs.types import State
+
+LIVE = frozenset({State.PENDING, State.LEASED, State.FAILED})
+ENDED = frozenset({State.COMPLETED, State.DEAD})
+WAITING = frozenset({State.PENDING, State.FAILED})
+"""States of a job that a lease may take once it is due."""
+
+TRANSITION_NAMES = (
+    "enqueued",
+    "leased",
+    "completed",
+    "failed",
+    "promoted",
+    "reaped",
+    "released",
+    "retried",
+    "cancelled",
+    "dead",
+    "elided",
+)
+ENQUEUED, LEASED, COMPLETED, FAILED, PROMOTED, REAPED, RELEASED, RETRIED, CANCELLED, DEAD, ELIDED = range(len(TRANSITION_NAMES))
+"""Transitions by their code on disk; `TRANSITION_NAMES` gives the public name."""
+
+STATE_AFTER: dict[int, State] = {
+    ENQUEUED: State.PENDING,
+    LEASED: State.LEASED,
+    COMPLETED: State.COMPLETED,
+    FAILED: State.FAILED,
+    PROMOTED: State.PENDING,
+    REAPED: State.PENDING,
+    RELEASED: State.PENDING,
+    RETRIED: State.PENDING,
+    CANCELLED: State.DEAD,
+    DEAD: State.DEAD,
+}
+
+
+class LogEntry(NamedTuple):
+    """One event: when, which transition (its code), and the detail, whose keys are strings."""
+
+    at_ms: int
+    transition: int
+    detail: dict[str, Any]
+
+
+class Submit(NamedTuple):
+    """The newest recorded submit: the digest of its verb and arguments, and the reply it was given (encoded)."""
+
+    digest: bytes
+    reply: bytes
+
+
+class Record(NamedTuple):
+    """One job. Times in ms; `None` where a field does not apply.
+
+    `payload` is None when the payload lives in its own family. `lease_end` says how the lease of `generation` ended. `purge_at` is fixed when the job
+    ends. `unknown` are fields of a newer minor version, kept through a rewrite.
+    """
+
+    job_id: bytes
+    scope: bytes
+    state: State
+    priority: int
+    created_at: int
+    kind: str
+    payload: bytes | None
+    payload_version: int
+    headers: dict[str, str]
+    run_at: int | None
+    due: int
+    attempts: int
+    max_attempts: int | None
+    generation: int
+    lease_end: str | None
+    worker: str | None
+    leased_at: int | None
+    deadline: int | None
+    ended_at: int | None
+    purge_at: int | None
+    dead_reason: str | None
+    submit: Submit | None
+    result: bytes | None
+    progress: bytes | None
+    key: str | None
+    sequence: int
+    token: bytes
+    events: tuple[LogEntry, ...]
+    unknown: dict[int, Any]
+
+
+def timer_of(record: Record) -> int | None:
+    """When the sweep has work with this job: its deadline, the end of its back-off, or its purge; None: never."""
+    match record.state:
+        case State.LEASED:
+            return record.deadline
+        case State.FAILED:
+            return record.due
+        case State.COMPLETED | State.DEAD:
+            return record.purge_at
+        case State.PENDING:
+            return None
