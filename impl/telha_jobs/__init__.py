@@ -1,0 +1,1 @@
+"""Telha: a durable job queue on RocksDB with fenced leases."""

@@ -1,0 +1,14 @@
+# Sourced by every command: goes to the root of the repository, names the interpreter, makes the environment when needed.
+#   source "$(dirname "${BASH_SOURCE[0]}")/_lib/env.sh"
+#   ensure_venv
+#   exec "$PY" -m tests.harness.something "$@"
+# shellcheck shell=bash
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck disable=SC2034  # used by the commands that source this file
+PY="$ROOT/.venv/bin/python"
+cd "$ROOT"
+
+ensure_venv() {
+    "$ROOT/scripts/install" --quiet
+}

@@ -1,0 +1,1 @@
+"""The tests: a package, so that no stray `tests` on the path stands in for it. The harness is `tests.harness`."""

@@ -1,0 +1,65 @@
+"""Hypothesis profiles, the same on every machine.
+
+Hypothesis changes its defaults when `CI` is set, and a registered profile inherits what it leaves open. So every field
+of every profile is given here, and tests/unit/test_project.py asserts them, with and without `CI`.
+
+- `gate`, the default: derandomised, so that a red run is red again for whoever looks.
+- `dev`: fresh examples at each run, and failing ones remembered: for work on a test.
+- `soak`: long, fresh, from a printed seed (`--hypothesis-seed=N` repeats a run): for scripts/soak.
+"""
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+# No `explain` phase: it traces every line of a failing run, which takes minutes on a machine with a database under it.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+# A slow machine is no finding. The other checks stay on: data too large or filtered away means that steps are starved.
+SUPPRESSED = (HealthCheck.too_slow,)
+
+settings.register_profile(
+    "gate",
+    max_examples=100,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=PHASES,
+    suppress_health_check=SUPPRESSED,
+    print_blob=True,
+    report_multiple_bugs=True,
+    verbosity=Verbosity.normal,
+    backend="hypothesis",
+)
+settings.register_profile(
+    "dev",
+    max_examples=50,
+    stateful_step_count=50,
+    deadline=None,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
+    derandomize=False,
+    phases=PHASES,
+    suppress_health_check=SUPPRESSED,
+    print_blob=True,
+    report_multiple_bugs=True,
+    verbosity=Verbosity.normal,
+    backend="hypothesis",
+)
+settings.register_profile(
+    "soak",
+    max_examples=500,
+    stateful_step_count=100,
+    deadline=None,
+    # Nothing remembered: what soak finds is kept as a trace, and a run depends on its seed alone.
+    database=None,
+    derandomize=False,
+    phases=PHASES,
+    suppress_health_check=SUPPRESSED,
+    print_blob=True,
+    report_multiple_bugs=True,
+    verbosity=Verbosity.normal,
+    backend="hypothesis",
+)
+# `--hypothesis-profile NAME` is applied after this.
+settings.load_profile("gate")
