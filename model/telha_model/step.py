@@ -1,0 +1,63 @@
+"""The specification: `step(config, queue, op) -> (reply, queue)`, a pure and total function.
+
+No clock, no randomness, no I/O, no mutation. A refusal, a repeat and an operation that finds nothing to do give back
+the very queue they were given. The order in which a call's faults are judged is `replies.Ruling`.
+"""
+
+from typing import Any, Final
+
+from .ops import (
+    Advance,
+    Cancel,
+    Complete,
+    CompleteMany,
+    Discard,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Fail,
+    Lease,
+    Op,
+    Reap,
+    Release,
+    Reopen,
+    Retry,
+)
+from .replies import Reply
+from .rules import Rule
+from .state import Queue
+from .transitions.enqueue import ENQUEUE, ENQUEUE_MANY
+from .transitions.lease import EXTEND, LEASE
+from .transitions.operator import CANCEL, DISCARD, RETRY
+from .transitions.reopen import ADVANCE, REOPEN
+from .transitions.submit import COMPLETE, COMPLETE_MANY, FAIL, RELEASE
+from .transitions.sweep import REAP
+from .types import Config
+
+RULES: Final[dict[type[Op], Rule[Any]]] = {
+    Enqueue: ENQUEUE,
+    EnqueueMany: ENQUEUE_MANY,
+    Lease: LEASE,
+    Extend: EXTEND,
+    Complete: COMPLETE,
+    CompleteMany: COMPLETE_MANY,
+    Fail: FAIL,
+    Release: RELEASE,
+    Reap: REAP,
+    Retry: RETRY,
+    Cancel: CANCEL,
+    Discard: DISCARD,
+    Advance: ADVANCE,
+    Reopen: REOPEN,
+}
+
+
+def step(config: Config, queue: Queue, op: Op) -> tuple[Reply, Queue]:
+    """The reply to one operation and the queue after it."""
+    subject, checks, apply = RULES[type(op)]
+    job = None if subject is None else subject(queue, op)
+    for check in checks:
+        reply = check(config, queue, op, job)
+        if reply is not None:
+            return reply, queue
+    return apply(config, queue, op, job)
