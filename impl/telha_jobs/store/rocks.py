@@ -1,0 +1,366 @@
+"""The store port on RocksDB: one process owns the database, one lock orders its calls.
+
+Sequence of a commit: checks against the recent commits, one unsynced batch (with the commit state of `layout`), visible at once; `wait` makes it
+durable by group commit. Versions are coarse: what a read returns is the sequence of the whole store, and a check looks through the last
+commits for its key; a check too old to tell is a `Conflict`.
+
+Fail closed: after any error from the storage every call raises `QueueUnavailableError` until the database is opened again. The call that met the
+error while writing raises `CommitUnknownError`, waiters that no sync covers raise `outcome="unknown"`. Such a store leaves the open mark behind.
+
+Clean and unclean ends: the open mark is written and synced before the first commit; a clean close syncs everything, then removes the mark and
+syncs that. An open that finds the mark raises the incarnation (so that a lost write can never hand out an old generation again).
+"""
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from telha_jobs.clock import Clock, QueueClock, SystemClock
+from telha_jobs.errors import InvalidArgumentError, QueueUnavailableError
+from telha_jobs.store import layout, opening
+from telha_jobs.store.counters import CounterCache
+from telha_jobs.store.database import Database
+from telha_jobs.store.grouping import SyncGroup
+from telha_jobs.store.port import (
+    Check,
+    CommitUnknownError,
+    Committed,
+    Conflict,
+    Delete,
+    Family,
+    Limits,
+    Put,
+    Versioned,
+    Write,
+)
+
+Durability = Literal["sync", "os"]
+
+_LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3 + 64 * 1024**2)
+"""RocksDB lengths are 32 bits wide; half of that leaves room, and a value holds the largest payload that can be configured."""
+_RECENT_COMMITS = 64
+_RECENT_WRITES_MAX = 1_024
+
+_CLOSED = "the queue is closed: open it again"
+_FORKED = "this process was forked while the queue was open: open the queue in one process, after forking, and reach it from the others by its server"
+
+_log = logging.getLogger("telha_jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounters:
+    """What the store did since it was opened."""
+
+    commits: int
+    conflicts: int
+    syncs: int
+
+
+class RocksStore:
+    """A `telha_jobs.store.port.Store`. Thread-safe. Open with `open` or `open_read_only`, not by the constructor."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: QueueClock,
+        *,
+        state: layout.CommitState,
+        incarnation: int,
+        durability: Durability | None,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._incarnation = incarnation
+        self._durability = durability
+        self._lock = threading.Lock()
+        self._closing = threading.Lock()
+        self._sequence = state.sequence
+        self._refusal: str | None = None
+        self._failed = False
+        self._counters = CounterCache(database.get)
+        self._recent: deque[tuple[Write, ...] | None] = deque(maxlen=_RECENT_COMMITS)
+        self._commits = 0
+        self._conflicts = 0
+        self._sync = SyncGroup(flush=self._flush, written=lambda: self._sequence, synced=state.sequence)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock,
+        durability: Durability = "sync",
+        database: type[Database] = Database,
+    ) -> Self:
+        """Open the database at `path` for writing, creating it if there is none.
+
+        Raises `QueueLockedError`, `FormatVersionError`, or `QueueUnavailableError(outcome="not_applied")` for what is foreign, no directory,
+        not writable or damaged; then nothing was written.
+        """
+        where = opening.prepare(path)
+        opened = opening.open_owned(where, database)
+        try:
+            incarnation, state = _begin(opened)
+            return cls(
+                opened,
+                QueueClock(clock, state.high_water_ms),
+                state=state,
+                incarnation=incarnation,
+                durability=durability,
+            )
+        except BaseException as error:
+            opened.close()
+            if isinstance(error, InvalidArgumentError | QueueUnavailableError) or not isinstance(error, Exception):
+                raise
+            raise opening.unusable(where, error) from error
+
+    @classmethod
+    def open_read_only(
+        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, database: type[Database] = Database
+    ) -> Self:
+        """A view of the database at `path` as it is now, also while another process owns it: no lock taken, nothing written.
+
+        It may show what is not durable yet. `commit` is refused; `wait` has nothing to wait for.
+        """
+        where = Path(os.path.realpath(path))
+        view = opening.open_view(where, database)
+        try:
+            incarnation, state = _recorded(view)
+            ahead_of = QueueClock(SystemClock() if clock is None else clock, state.high_water_ms)
+            return cls(view, ahead_of, state=state, incarnation=incarnation, durability=None)
+        except BaseException as error:
+            view.close()
+            if isinstance(error, InvalidArgumentError | QueueUnavailableError) or not isinstance(error, Exception):
+                raise
+            raise opening.unusable(where, error) from error
+
+    @property
+    def incarnation(self) -> int:
+        return self._incarnation
+
+    @property
+    def sequence(self) -> int:
+        # Under the lock: a commit whose write is visible already but whose sequence is not set yet would escape the reply rule.
+        self._require_usable()
+        with self._lock:
+            self._require_usable()
+            return self._sequence
+
+    @property
+    def limits(self) -> Limits:
+        return _LIMITS
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a view that cannot commit."""
+        return self._durability is None
+
+    @property
+    def counters(self) -> StoreCounters:
+        """Commits, conflicts and syncs since the open."""
+        return StoreCounters(self._commits, self._conflicts, self._sync.flushes)
+
+    def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
+        self._require_usable()
+        with self._lock:
+            self._require_usable()
+            version = self._sequence
+            try:
+                return [Versioned(self._database.get(family, key), version) for family, key in keys]
+            except Exception as error:  # rocksdict raises plain Exception; any failed read closes the store
+                raise self._fail("read", error) from error
+
+    def scan(
+        self, family: Family, start: bytes, end: bytes | None, limit: int, *, claim: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        del claim  # one process, one lock: there is nobody to give other rows to
+        self._require_usable()
+        with self._lock:
+            self._require_usable()
+            try:
+                return self._database.iterate(family, start, end, limit)
+            except Exception as error:  # as in `read`
+                raise self._fail("read", error) from error
+
+    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+        del token  # a store that one process owns never has to find an unknown commit again
+        self._require_usable()
+        with self._lock:
+            self._require_usable()
+            if self._durability is None:
+                raise QueueUnavailableError("this is a read-only view: close the owner's queue and open it for writing")
+            if any(self._changed(check) for check in checks):
+                self._conflicts += 1
+                return Conflict()
+            _require_within_limits(writes)
+            sequence = self._sequence + 1
+            try:
+                changes, sums = self._counters.settle(writes)
+            except InvalidArgumentError:
+                raise
+            except Exception as error:  # reading a counter failed: nothing was written
+                raise self._fail("read", error) from error
+            state = layout.CommitState(sequence, self._clock.newest_ms)
+            changes.append(Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)))
+            try:
+                self._database.write(changes)
+                self._sequence = sequence
+            except BaseException as error:
+                # Also an interrupt: nobody can say on which side of the write it came.
+                failure = self._fail("write", error)
+                if isinstance(error, Exception):
+                    raise CommitUnknownError(str(failure)) from error
+                raise
+            self._counters.keep(sums)
+            self._recent.append(tuple(writes) if len(writes) <= _RECENT_WRITES_MAX else None)
+            self._commits += 1
+            return Committed(sequence)
+
+    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+        """RocksDB may still apply a failed write when it is opened again, so only that can tell."""
+        del token, checks, writes
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
+        raise QueueUnavailableError(
+            "a write failed and may or may not be applied: open the queue again and look", outcome="unknown"
+        )
+
+    def wait(self, sequence: int) -> None:
+        """Also after a close, and after a failure, a commit that is durable already is answered as such."""
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
+        if sequence > self._sequence:
+            raise InvalidArgumentError(
+                "sequence", f"{sequence} was never committed here, the newest is {self._sequence}"
+            )
+        if self._durability == "sync":
+            self._sync.wait(sequence)
+
+    def now(self) -> int:
+        self._require_usable()
+        return self._clock.now()
+
+    def clock_ahead_ms(self) -> int:
+        self._require_usable()
+        return self._clock.ahead_ms()
+
+    def close(self) -> None:
+        """Does nothing the second time, and nothing in a forked child.
+
+        Raises `QueueUnavailableError(outcome="unknown")` when the last sync failed; everything is released all the same.
+        """
+        if self._database.forked:
+            return
+        with self._closing:
+            with self._lock:
+                if self._refusal == _CLOSED:
+                    return
+                self._refusal = _CLOSED
+            self._sync.drain()
+            try:
+                if self._durability is not None and not self._failed:
+                    self._end()
+            finally:
+                self._database.close()
+
+    def _end(self) -> None:
+        """Nobody else is inside: make everything durable, then say that the end was clean."""
+        state = layout.CommitState(self._sequence, self._clock.newest_ms)
+        try:
+            # Through the group, so that whoever still waits is answered by this very sync.
+            self._sync.wait(self._sequence)
+            self._database.write(
+                [
+                    Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)),
+                    Delete(Family.META, layout.OPEN_KEY),
+                ]
+            )
+            self._database.flush()
+        except (
+            Exception
+        ) as error:  # rocksdict raises plain Exception; the mark may still be there, so the next open counts as unclean
+            self._failed = True
+            raise QueueUnavailableError(
+                f"the queue was closed, but not cleanly ({error}): see to the disk", outcome="unknown"
+            ) from error
+
+    def _flush(self) -> None:
+        try:
+            self._database.flush()
+        except Exception as error:  # rocksdict raises plain Exception; any failed sync closes the store
+            with self._lock:
+                self._fail("sync", error)
+            raise
+
+    def _fail(self, what: str, error: BaseException) -> QueueUnavailableError:
+        """From now on every call is refused. Returns the refusal for the call that met the error. Called under the lock."""
+        reason = f"the storage failed to {what} ({error!r}): close the queue, see to the disk and open it again"
+        _log.error("%s", reason)
+        self._failed = True
+        self._refusal = self._refusal or reason
+        self._sync.fail(reason)
+        return QueueUnavailableError(reason)
+
+    def _changed(self, check: Check) -> bool:
+        """Whether the key may have changed since the version the check names."""
+        behind = self._sequence - check.version
+        if behind == 0:
+            return False
+        if not 0 < behind <= len(self._recent):
+            return True
+        for age in range(1, behind + 1):
+            writes = self._recent[-age]
+            if writes is None or any(write.key == check.key and write.family is check.family for write in writes):
+                return True
+        return False
+
+    def _require_usable(self) -> None:
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
+        if self._refusal is not None:
+            raise QueueUnavailableError(self._refusal)
+
+
+def _begin(database: Database) -> tuple[int, layout.CommitState]:
+    """Mark the database as open, durably, before anything is committed. Returns the incarnation and where the sequence stands."""
+    incarnation, state = _recorded(database)
+    if database.get(Family.META, layout.OPEN_KEY) is not None:
+        incarnation += 1
+    changes: list[Put | Delete] = [
+        Put(Family.META, layout.INCARNATION_KEY, layout.encode_incarnation(incarnation)),
+        Put(Family.META, layout.OPEN_KEY, layout.OPEN_MARK),
+    ]
+    if database.get(Family.META, layout.FORMAT_KEY) is None:
+        changes.append(Put(Family.META, layout.FORMAT_KEY, layout.encode_format(layout.FORMAT)))
+    database.write(changes)
+    database.flush()
+    return incarnation, state
+
+
+def _recorded(database: Database) -> tuple[int, layout.CommitState]:
+    state = database.get(Family.META, layout.COMMIT_KEY)
+    incarnation = database.get(Family.META, layout.INCARNATION_KEY)
+    return (
+        0 if incarnation is None else layout.decode_incarnation(incarnation),
+        layout.CommitState(0, 0) if state is None else layout.decode_commit(state),
+    )
+
+
+def _require_within_limits(writes: Sequence[Write]) -> None:
+    total = 0
+    for write in writes:
+        if isinstance(write, Put):
+            total += len(write.value)
+            if len(write.value) > _LIMITS.value_bytes_max:
+                raise InvalidArgumentError(
+                    "writes", f"a value may have {_LIMITS.value_bytes_max} bytes, this one has {len(write.value)}"
+                )
+    if total > _LIMITS.batch_bytes_max:
+        raise InvalidArgumentError(
+            "writes", f"one commit may have {_LIMITS.batch_bytes_max} bytes, this one has {total}"
+        )
