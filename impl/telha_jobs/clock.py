@@ -1,14 +1,15 @@
 """Time: the only module that reads a clock.
 
-A *clock* answers two questions in milliseconds: what the wall says (`wall_ms`, since the Unix epoch, may be set forwards and back) and how
-long the machine has been up (`boot_ms`, counts suspended time, never set). `QueueClock` makes of the two the one time a queue uses. It never
-goes backwards, not across reopening either, and a wall clock that is set while the queue runs changes nothing in it:
+A *clock* answers two questions in milliseconds: what the wall says (`wall_ms`, since the Unix epoch, may be set
+forwards and back) and how long the machine has been up (`boot_ms`, counts suspended time, never set). `QueueClock`
+makes of the two the one time a queue uses. It never goes backwards, not across reopening either, and a wall clock that
+is set while the queue runs changes nothing in it:
 
     base = max(wall at open, high water)          elapsed = boot now - boot at open
     now  = max(base + elapsed // 2, wall at open + elapsed)
 
-A queue that starts ahead of the wall (the wall was set back while the queue was closed) thus runs at half speed until the two meet. A wall
-that was set *forward* while the queue was closed cannot be told from downtime.
+A queue that starts ahead of the wall (the wall was set back while the queue was closed) thus runs at half speed until
+the two meet. A wall that was set *forward* while the queue was closed cannot be told from downtime.
 """
 
 import logging
@@ -25,7 +26,7 @@ _log = logging.getLogger("telha_jobs")
 
 
 class Clock:
-    """What a queue asks of a clock: `wall_ms()` and `boot_ms()`. Any object with these two methods will do; subclassing is not needed."""
+    """What a queue asks of a clock: `wall_ms()` and `boot_ms()`. Any object with these two methods will do."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch, as this machine's wall clock has it now."""
@@ -65,7 +66,7 @@ class ManualClock(Clock):
             return self._boot_ms
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds of real time pass: both clocks move, and whoever waits is woken. Time does not run backwards."""
+        """Let `ms` >= 0 milliseconds of real time pass: both clocks move, and whoever waits is woken."""
         passed = check_int("ms", ms, 0, TIME_MAX_MS)
         self._move(wall_ms=passed, boot_ms=passed)
 
@@ -102,9 +103,11 @@ class ManualClock(Clock):
 
 
 class QueueClock:
-    """The time of one queue: `clock` made monotonic, starting no earlier than `high_water_ms`. Safe to share between threads.
+    """The time of one queue: `clock` made monotonic, starting no earlier than `high_water_ms`. Safe to share between
+    threads.
 
-    Raises `InvalidArgumentError(field="clock")` when the clock answers with anything but whole, non-negative milliseconds.
+    Raises `InvalidArgumentError(field="clock")` when the clock answers with anything but whole, non-negative
+    milliseconds.
     """
 
     def __init__(self, clock: Clock, high_water_ms: int) -> None:
@@ -117,13 +120,13 @@ class QueueClock:
         ahead = self._base_ms - self._wall_at_open_ms
         if ahead > 0:
             _log.warning(
-                "the wall clock is %d ms behind the newest time in the database: queue time runs at half speed until they meet",
+                "the wall clock is %d ms behind the newest time in the database: time runs at half speed till they meet",
                 ahead,
             )
 
     @property
     def newest_ms(self) -> int:
-        """The newest time `now` has returned (before the first call: where it starts). This is the high water to store."""
+        """The newest time `now` has returned; before the first call, where it starts. The high water to store."""
         return self._newest_ms
 
     def now(self) -> int:

@@ -1,7 +1,8 @@
 """Turns `Add` into plain writes, through a cache of counters.
 
-Counts change with every commit and are read by almost none, so their values are kept in memory: an addition costs no read. The cache is right
-because it changes only after the batch it belongs to was written, and forgets a key that is written in any other way.
+Counts change with every commit and are read by almost none, so their values are kept in memory: an addition costs no
+read. The cache is right because it changes only after the batch it belongs to was written, and forgets a key that is
+written in any other way.
 """
 
 import logging
@@ -24,41 +25,46 @@ class CounterCache:
     def __init__(self, get: Callable[[Family, bytes], bytes | None]) -> None:
         self._get = get
         self._cached: dict[Key, int] = {}
+        self._families: set[Family] = set()
 
     def settle(self, writes: Sequence[Write]) -> tuple[list[Put | Delete], dict[Key, int | None]]:
         """The same writes without any `Add`, and what to `keep` once they are written (None: forget the key).
 
-        Writes act in their order, so a `Put` or `Delete` before an `Add` of the same key is what it adds to.
+        Writes act in their order: an `Add` adds to what a `Put` or `Delete` of the same key before it left.
         """
-        adding = {write.family for write in writes if isinstance(write, Add)}
-        plain: list[Put | Delete] = []
-        written: dict[Key, bytes | None] = {}
         sums: dict[Key, int | None] = {}
+        plain: list[Put | Delete] = []
+        families = {write.family for write in writes if isinstance(write, Add)}
+        written: dict[Key, bytes | None] = {}
         for write in writes:
             match write:
+                case Add(family, key, delta):
+                    sums[family, key] = self._base((family, key), sums, written) + delta
                 case Put(family, key, value):
                     plain.append(write)
-                    if family in adding:
+                    if family in families:
                         written[family, key] = value
                         sums[family, key] = None
                 case Delete(family, key):
                     plain.append(write)
-                    if family in adding:
+                    if family in families:
                         written[family, key] = None
                         sums[family, key] = None
-                case Add(family, key, delta):
-                    sums[family, key] = self._base((family, key), sums, written) + delta
                 case _:
                     assert_never(write)
+        self._forget(plain, families, sums)
         for (family, key), total in sums.items():
-            if total is None:
-                continue
-            plain.append(Delete(family, key) if total == 0 else Put(family, key, _encoded(total)))
-        if self._cached:
-            for change in plain:
-                if (change.family, change.key) in self._cached:
-                    sums.setdefault((change.family, change.key), None)
+            if total is not None:
+                plain.append(Delete(family, key) if total == 0 else Put(family, key, _encoded(total)))
         return plain, sums
+
+    def _forget(self, plain: Sequence[Put | Delete], seen: set[Family], sums: dict[Key, int | None]) -> None:
+        """Cached keys that the writes set in a family without any `Add` (the others are in `sums` already)."""
+        unseen = self._families - seen
+        if unseen:
+            for change in plain:
+                if change.family in unseen:
+                    sums.setdefault((change.family, change.key), None)
 
     def keep(self, sums: dict[Key, int | None]) -> None:
         """The writes are in the database: remember what the counters are now."""
@@ -69,6 +75,7 @@ class CounterCache:
                 self._cached.pop(key, None)
             else:
                 self._cached[key] = total
+                self._families.add(key[0])
 
     def _base(self, key: Key, sums: dict[Key, int | None], written: dict[Key, bytes | None]) -> int:
         total = sums.get(key)

@@ -1,14 +1,16 @@
 """One open RocksDB database: the only code that calls rocksdict, and the seam where faults and kill points are put.
 
-`Database` has few methods, each of them one thing the storage does: `get`, `iterate`, `write`, `flush`, `close`. A subclass that overrides them
-can stand in for it (`RocksStore.open(database=...)`). What rocksdict raises passes through; the caller decides what it means.
+`Database` has few methods, each of them one thing the storage does: `get`, `iterate`, `write`, `flush`, `close`. A
+subclass that overrides them can stand in for it (`RocksStore.open(database=...)`). What rocksdict raises passes
+through; the caller decides what it means.
 
-Ownership is RocksDB's lock on the file LOCK, which goes only when the database object, every family handle and every iterator are gone: no
-iterator outlives a call here, and `close` drops the rest.
+Ownership is RocksDB's lock on the file LOCK, which goes only when the database object, every family handle and every
+iterator are gone: no iterator outlives a call here, and `close` drops the rest.
 
-Forks. RocksDB does not survive one: in the child its threads are missing, and its destructor would cut the log to the length the child knows,
-under the parent's feet, and then crash. So in a child every database open at the fork is marked `forked` and kept alive for ever (one reference
-too many), and no database can be opened in a child of a process that had opened one.
+Forks. RocksDB does not survive one: in the child its threads are missing, and its destructor would cut the log to the
+length the child knows, under the parent's feet, and then crash. So in a child every database open at the fork is marked
+`forked` and kept alive for ever (one reference too many), and no database can be opened in a child of a process that
+had opened one.
 """
 
 import ctypes
@@ -33,7 +35,8 @@ _INFO_LOGS_KEPT = 2
 _DEFAULT_FAMILY = "default"
 _CURRENT = "CURRENT"
 
-# Process-wide by nature, as a fork is: the databases open now, and the process that first opened one (RocksDB's threads live only there).
+# Process-wide by nature, as a fork is: the databases open now, and the process that first opened one (RocksDB's threads
+# live only there).
 _open_databases: dict[int, "weakref.ref[Database]"] = {}
 _rocksdb_process: list[int] = []
 
@@ -59,8 +62,8 @@ class Database:
         """Open for writing; creates the database and the families that are missing. Takes the lock."""
         _claim_process()
         options = _options()
-        options.create_if_missing(True)
-        options.create_missing_column_families(True)
+        options.create_if_missing(True)  # noqa: FBT003  by position only, here and below
+        options.create_missing_column_families(True)  # noqa: FBT003
         options.set_max_total_wal_size(_WAL_BYTES_MAX)
         options.set_max_open_files(_OPEN_FILES_MAX)
         options.set_max_log_file_size(_INFO_LOG_BYTES_MAX)
@@ -73,8 +76,9 @@ class Database:
     def open_view(cls, path: Path, families: Iterable[Family]) -> Self:
         """Open some families for reading, beside whoever owns the database; writes nothing at `path` and takes no lock.
 
-        rocksdict writes a small file even when it opens read-only. So the view stands on a temporary directory of links to the database's files.
-        Files may vanish under it while it opens: then this raises, or `ViewChangedError` if the view would have a hole.
+        rocksdict writes a small file even when it opens read-only. So the view stands on a temporary directory of links
+        to the database's files. Files may vanish under it while it opens: then this raises, or `ViewChangedError` if
+        the view would have a hole.
         """
         _claim_process()
         families = tuple(families)
@@ -87,7 +91,7 @@ class Database:
                 str(shadow),
                 _options(),
                 column_families={family.value: _options() for family in families},
-                access_type=AccessType.read_only(False),
+                access_type=AccessType.read_only(False),  # noqa: FBT003
             )
             view = cls(rdict, families, shadow=shadow)
         except BaseException:
@@ -104,7 +108,7 @@ class Database:
         return value
 
     def iterate(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        """At most `limit` pairs from `start` to before `end`. The bound goes to RocksDB: a seek into tombstones stops at it."""
+        """At most `limit` pairs from `start` to before `end`; RocksDB knows the end: tombstones past it cost nothing."""
         found: list[tuple[bytes, bytes]] = []
         if limit <= 0 or (end is not None and end <= start):
             return found
@@ -137,8 +141,8 @@ class Database:
             del iterator
         return empty
 
-    def write(self, changes: Sequence[Put | Delete]) -> None:
-        """Apply all changes in one batch, visible at once, not synced."""
+    def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
+        """The changes as one batch for `write`; nothing is written yet."""
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
         for change in changes:
@@ -149,11 +153,15 @@ class Database:
                     batch.delete(key, handles[family])
                 case _:
                     assert_never(change)
+        return batch
+
+    def write(self, batch: WriteBatch) -> None:
+        """Apply a batch as a whole, visible at once, not synced."""
         self._opened().write(batch)
 
     def flush(self) -> None:
         """Make everything written so far durable (fdatasync of the log). Frees the interpreter while the disk works."""
-        self._opened().flush_wal(True)
+        self._opened().flush_wal(True)  # noqa: FBT003
 
     def close(self) -> None:
         """Release everything, LOCK included. Does nothing the second time, and nothing in a forked child."""

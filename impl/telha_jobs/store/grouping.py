@@ -1,8 +1,9 @@
 """Group commit: many waiters, one sync.
 
-Writes are unsynced and visible at once. Whoever must wait for durability and finds no sync under way leads one: it syncs everything written up
-to that moment, outside every lock, and wakes the others. While it runs, new waiters gather; one of them leads the next. A single thread so
-pays exactly one sync per commit, and none when an earlier sync covers it already (ADR 0003).
+Writes are unsynced and visible at once. Whoever must wait for durability and finds no sync under way leads one: it
+syncs everything written up to that moment, outside every lock, and wakes the others. While it runs, new waiters gather;
+one of them leads the next. A single thread so pays exactly one sync per commit, and none when an earlier sync covers it
+already (ADR 0003).
 """
 
 import threading
@@ -36,7 +37,8 @@ class SyncGroup:
     def wait(self, sequence: int) -> None:
         """Return once everything up to `sequence`, which was written before the call, is durable.
 
-        Raises `QueueUnavailableError(outcome="unknown")` when a sync failed: what was written may or may not be there after reopening.
+        Raises `QueueUnavailableError(outcome="unknown")` when a sync failed: what was written may or may not be there
+        after reopening.
         """
         with self._changed:
             while self._synced < sequence:
@@ -68,7 +70,8 @@ class SyncGroup:
         try:
             self._flush()
         except Exception as error:
-            # Any storage error. The same data must not be synced again: the kernel reports a lost page once, then says all is well.
+            # Any storage error. The same data must not be synced again: the kernel reports a lost page once, then says
+            # all is well.
             failure = f"the sync failed ({error}): close the queue, see to the disk and open it again"
             self._settle(synced=None, failure=failure)
             raise QueueUnavailableError(failure, outcome="unknown") from error

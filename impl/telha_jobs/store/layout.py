@@ -1,14 +1,15 @@
 """The store's own keys in the family `meta`, byte-exact.
 
-The store keeps four keys, all under `store/`; every other key of `meta` belongs to the engine and never starts so. Integers are unsigned and
-big-endian.
+The store keeps four keys, all under `store/`; every other key of `meta` belongs to the engine and never starts so.
+Integers are unsigned and big-endian.
 
     store/format        4 bytes   major 2, minor 2: the format the database is written in
     store/commit       16 bytes   sequence 8, high water 8: put in every commit
     store/incarnation   4 bytes   how often the database was opened after an unclean end or a restore
     store/open          1 byte    01: somebody has the database open, or had when the end came
 
-A reader refuses a newer major version and leaves the database untouched; it reads any minor version of a major it knows.
+A reader refuses a newer major version and leaves the database untouched; it reads any minor version of a major it
+knows.
 """
 
 import struct
@@ -72,27 +73,32 @@ def store_keys() -> tuple[KeyDescription, ...]:
 
 
 def encode_format(version: FormatVersion) -> bytes:
+    """The value of `store/format`."""
     return _FORMAT.pack(version.major, version.minor)
 
 
 def decode_format(value: bytes) -> FormatVersion:
-    """Raises `ValueError` for a value of the wrong size, as the other decoders do."""
+    """Raises `ValueError` for a value of the wrong size."""
     return FormatVersion(*_unpack(_FORMAT, "format version", value))
 
 
 def encode_commit(state: CommitState) -> bytes:
+    """The value of `store/commit`."""
     return _COMMIT.pack(state.sequence, state.high_water_ms)
 
 
 def decode_commit(value: bytes) -> CommitState:
+    """Raises `ValueError` for a value of the wrong size."""
     return CommitState(*_unpack(_COMMIT, "commit state", value))
 
 
 def encode_incarnation(incarnation: int) -> bytes:
+    """The value of `store/incarnation`."""
     return _INCARNATION.pack(incarnation)
 
 
 def decode_incarnation(value: bytes) -> int:
+    """Raises `ValueError` for a value of the wrong size."""
     return _unpack(_INCARNATION, "incarnation", value)[0]
 
 
@@ -105,6 +111,7 @@ def encode_counter(count: int) -> bytes:
 
 
 def decode_counter(value: bytes) -> int:
+    """Raises `ValueError` for a value of the wrong size."""
     return _unpack(_COUNTER, "counter", value)[0]
 
 

@@ -1,11 +1,12 @@
 """The store port in memory, with exact versions per key and faults on demand.
 
-For tests of whatever stands above the port, and as the second opinion on its contract. A `MemoryDisk` is what outlives the store: open it again
-after `close` (a clean end) or after `crash` (an unclean one: what was committed stays, the open mark too). Every commit is durable at once.
+For tests of whatever stands above the port, and as the second opinion on its contract. A `MemoryDisk` is what outlives
+the store: open it again after `close` (a clean end) or after `crash` (an unclean one: what was committed stays, the
+open mark too). Every commit is durable at once.
 
-`faults` scripts what a distributed store may do at its worst: answer `Conflict` although nothing changed, or lose track of a commit. An unknown
-commit was either applied, or it is still on its way: it then lands right after the next commit whose writes leave its checks true, unless
-`resolve` fenced it before. Looking whether it is there settles nothing.
+`faults` scripts what a distributed store may do at its worst: answer `Conflict` although nothing changed, or lose track
+of a commit. An unknown commit was either applied, or it is still on its way: it then lands right after the next commit
+whose writes leave its checks true, unless `resolve` fenced it before. Looking whether it is there settles nothing.
 """
 
 import bisect
@@ -20,8 +21,8 @@ from telha_jobs.store.layout import decode_counter, encode_counter
 from telha_jobs.store.port import (
     Add,
     Check,
-    CommitUnknownError,
     Committed,
+    CommitUnknownError,
     Conflict,
     Delete,
     Family,
@@ -58,7 +59,7 @@ class MemoryDisk:
             owner.abandon()
 
     def apply(self, writes: Sequence[Write]) -> int:
-        """Apply writes in their order as one commit; returns its sequence. Raises `ValueError` before anything changes."""
+        """Apply writes in their order as one commit; returns its sequence. After `ValueError` nothing changed."""
         after: dict[tuple[Family, bytes], bytes | None] = {}
         for write in writes:
             match write:
@@ -114,11 +115,11 @@ class FaultPlan:
         self.conflicts += count
 
     def unknown_next(self, applied: bool) -> None:  # noqa: FBT001  the one thing it says
-        """The next commit raises `CommitUnknownError`: it was applied, or it will be later unless it is fenced."""
+        """One more commit raises `CommitUnknownError`: it was applied, or it will be later unless it is fenced."""
         self.unknowns.append(applied)
 
     def fail_next(self) -> None:
-        """The next commit meets a storage error, as on a broken disk: the store is of no use until it is opened again."""
+        """One more commit meets a storage error, as on a broken disk: the store is of no use until opened again."""
         self.failures += 1
 
 
@@ -128,6 +129,7 @@ class MemoryStore:
     def __init__(self, disk: MemoryDisk, clock: QueueClock) -> None:
         self.faults = FaultPlan()
         self._disk = disk
+        self._incarnation = disk.incarnation
         self._clock = clock
         self._lock = threading.Lock()
         self._refusal: str | None = None
@@ -140,16 +142,17 @@ class MemoryStore:
         """Take the disk. Raises `QueueLockedError` while another store has it."""
         if disk.owner is not None:
             raise QueueLockedError("memory", detail="by this process")
-        store = cls(disk, QueueClock(clock, disk.high_water_ms))
+        queue_clock = QueueClock(clock, disk.high_water_ms)
         if disk.open_mark:
             disk.incarnation += 1
         disk.open_mark = True
+        store = cls(disk, queue_clock)
         disk.owner = store
         return store
 
     @property
     def incarnation(self) -> int:
-        return self._disk.incarnation
+        return self._incarnation
 
     @property
     def sequence(self) -> int:

@@ -1,8 +1,9 @@
 """What stands at a path before it is opened: nothing, a database of ours, or something this library must not touch.
 
-Everything that can refuse an open is looked at before the database is opened for writing, so that a refused open changes nothing. RocksDB's lock
-on LOCK alone is ownership. The owner is looked up in the system's table of file locks rather than by opening the file: closing any descriptor
-of a file drops the locks its process holds on it, and with them the ownership.
+Everything that can refuse an open is looked at before the database is opened for writing, so that a refused open
+changes nothing. RocksDB's lock on LOCK alone is ownership. The owner is looked up in the system's table of file locks
+rather than by opening the file: closing any descriptor of a file drops the locks its process holds on it, and with them
+the ownership.
 """
 
 import os
@@ -46,7 +47,8 @@ Found = Vacant | Ours | Foreign
 
 
 def prepare(path: str | os.PathLike[str]) -> Path:
-    """The directory's real path; creates it, parents too, when missing. Links are followed: one database has one name here.
+    """The directory's real path; creates it, parents too, when missing. Links are followed: one database has one name
+    here.
 
     Raises `QueueUnavailableError` when it is no directory or cannot be made or written.
     """
@@ -107,8 +109,7 @@ def open_view(where: Path, database: type[Database]) -> Database:
             raise
         except ForkedError as error:
             raise QueueUnavailableError(f"{where} cannot be opened: {error}") from error
-        except Exception as error:
-            # Whatever it was, the owner may have replaced files in between; the last error is reported.
+        except Exception as error:  # noqa: BLE001  whatever it was, the owner may have replaced files; the last is reported
             failure = error
     raise unusable(where, failure) from failure
 
@@ -164,7 +165,7 @@ def inspect(where: Path, database: type[Database]) -> Found:
 
 
 def lock_owner(where: Path) -> str | None:
-    """Who holds RocksDB's lock on the database at `where`, as text; None when nobody is known to. Opens no descriptor of the file."""
+    """Who holds RocksDB's lock on the database at `where`, as text, or None when nobody is known to. Opens nothing."""
     try:
         status = (where / _LOCK_FILE).stat()
         table = _LOCK_TABLE.read_text()
@@ -197,7 +198,8 @@ def _ours(value: bytes) -> Found:
 def unusable(where: Path, error: Exception) -> QueueUnavailableError:
     """The refusal for a database that the storage cannot open or read."""
     return QueueUnavailableError(
-        f"the database in {where} cannot be opened ({error}): see to space, permissions and hardware there, or restore a backup"
+        f"the database in {where} cannot be opened ({error}): "
+        "see to space, permissions and hardware there, or restore a backup"
     )
 
 

@@ -5,11 +5,13 @@ The contract, run against every store by `tests/contract`:
 - A store holds the column families of `Family`; keys and values are bytes, keys order by unsigned bytes.
 - `commit` is atomic over all families: every check holds and every write is applied, or nothing is.
 - What a commit wrote is visible to every later `read` and `scan` at once, durable only after `wait(sequence)` returns.
-- A check compares the version that `read` returned. A store may answer `Conflict` although the key did not change (it may keep coarse
-  versions); it never answers `Committed` when a checked key did change.
+- A check compares the version that `read` returned. A store may answer `Conflict` although the key did not change (it
+  may keep coarse versions); it never answers `Committed` when a checked key did change.
+- The writes of a commit act in their order, also on the same key.
 - Nothing above the port may rely on being the only writer.
 
-`Add` counts: the value is a signed big-endian 64-bit integer, an absent key counts as zero, and a sum of zero removes the key.
+`Add` counts: the value is a signed big-endian 64-bit integer, an absent key counts as zero, and a sum of zero removes
+the key.
 """
 
 from collections.abc import Sequence
@@ -29,6 +31,9 @@ class Family(Enum):
     PAYLOADS = "payloads"
     QUARANTINE = "quarantine"
     META = "meta"
+
+    # A member is one object per process; the hash that Enum defines is a Python call, in every look-up of every key.
+    __hash__ = object.__hash__
 
 
 class Versioned(NamedTuple):
@@ -121,7 +126,8 @@ class Store(Protocol):
     ) -> list[tuple[bytes, bytes]]:
         """At most `limit` pairs with start <= key < end, ascending (end None: to the end of the family).
 
-        `claim` hints that the caller means to write what it finds, so that a shared store may hand different writers different rows.
+        `claim` hints that the caller means to write what it finds, so that a shared store may hand different writers
+        different rows.
         """
         ...
 
@@ -130,14 +136,18 @@ class Store(Protocol):
         ...
 
     def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
-        """Settle an unknown commit. After `Conflict` it is certain that the commit neither was nor ever will be applied.
+        """Settle an unknown commit. After `Conflict` it is certain that it neither was nor ever will be applied.
 
         A store that can settle it only by being opened again raises `QueueUnavailableError(outcome="unknown")`.
         """
         ...
 
     def wait(self, sequence: int) -> None:
-        """Return once every commit up to `sequence` is as durable as the store was asked to make it."""
+        """Return once every commit up to `sequence` is as durable as the store was asked to make it.
+
+        A commit that is durable already is answered so even when the store was closed or failed since. Otherwise a failed
+        store raises `QueueUnavailableError(outcome="unknown")`.
+        """
         ...
 
     def now(self) -> int:

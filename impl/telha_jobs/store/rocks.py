@@ -1,14 +1,16 @@
 """The store port on RocksDB: one process owns the database, one lock orders its calls.
 
-Sequence of a commit: checks against the recent commits, one unsynced batch (with the commit state of `layout`), visible at once; `wait` makes it
-durable by group commit. Versions are coarse: what a read returns is the sequence of the whole store, and a check looks through the last
-commits for its key; a check too old to tell is a `Conflict`.
+Sequence of a commit: checks against the recent commits, one unsynced batch (with the commit state of `layout`), visible
+at once; `wait` makes it durable by group commit. Versions are coarse: what a read returns is the sequence of the whole
+store, and a check looks through the last commits for its key; a check too old to tell is a `Conflict`.
 
-Fail closed: after any error from the storage every call raises `QueueUnavailableError` until the database is opened again. The call that met the
-error while writing raises `CommitUnknownError`, waiters that no sync covers raise `outcome="unknown"`. Such a store leaves the open mark behind.
+Fail closed: after any error from the storage every call raises `QueueUnavailableError` until the database is opened
+again. The call that met the error while writing raises `CommitUnknownError`, waiters that no sync covers raise
+`outcome="unknown"`. Such a store leaves the open mark behind.
 
-Clean and unclean ends: the open mark is written and synced before the first commit; a clean close syncs everything, then removes the mark and
-syncs that. An open that finds the mark raises the incarnation (so that a lost write can never hand out an old generation again).
+Clean and unclean ends: the open mark is written and synced before the first commit; a clean close syncs everything,
+then removes the mark and syncs that. An open that finds the mark raises the incarnation (so that a lost write can never
+hand out an old generation again).
 """
 
 import logging
@@ -28,8 +30,8 @@ from telha_jobs.store.database import Database
 from telha_jobs.store.grouping import SyncGroup
 from telha_jobs.store.port import (
     Check,
-    CommitUnknownError,
     Committed,
+    CommitUnknownError,
     Conflict,
     Delete,
     Family,
@@ -42,12 +44,14 @@ from telha_jobs.store.port import (
 Durability = Literal["sync", "os"]
 
 _LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3 + 64 * 1024**2)
-"""RocksDB lengths are 32 bits wide; half of that leaves room, and a value holds the largest payload that can be configured."""
+"""RocksDB's lengths have 32 bits: half of that leaves room, and a value holds the largest payload one can configure."""
 _RECENT_COMMITS = 64
 _RECENT_WRITES_MAX = 1_024
 
 _CLOSED = "the queue is closed: open it again"
-_FORKED = "this process was forked while the queue was open: open the queue in one process, after forking, and reach it from the others by its server"
+_FORKED = (
+    "this is a forked child of the process that has the queue open: use the queue there, or start this one by spawn"
+)
 
 _log = logging.getLogger("telha_jobs")
 
@@ -99,8 +103,8 @@ class RocksStore:
     ) -> Self:
         """Open the database at `path` for writing, creating it if there is none.
 
-        Raises `QueueLockedError`, `FormatVersionError`, or `QueueUnavailableError(outcome="not_applied")` for what is foreign, no directory,
-        not writable or damaged; then nothing was written.
+        Raises `QueueLockedError`, `FormatVersionError`, or `QueueUnavailableError(outcome="not_applied")` for what is
+        foreign, no directory, not writable or damaged; then nothing was written.
         """
         where = opening.prepare(path)
         opened = opening.open_owned(where, database)
@@ -123,7 +127,8 @@ class RocksStore:
     def open_read_only(
         cls, path: str | os.PathLike[str], *, clock: Clock | None = None, database: type[Database] = Database
     ) -> Self:
-        """A view of the database at `path` as it is now, also while another process owns it: no lock taken, nothing written.
+        """A view of the database at `path` as it is now, also while another process owns it: no lock taken, nothing
+        written.
 
         It may show what is not durable yet. `commit` is refused; `wait` has nothing to wait for.
         """
@@ -145,7 +150,8 @@ class RocksStore:
 
     @property
     def sequence(self) -> int:
-        # Under the lock: a commit whose write is visible already but whose sequence is not set yet would escape the reply rule.
+        # Under the lock: a commit whose write is visible already but whose sequence is not set yet would escape the
+        # reply rule.
         self._require_usable()
         with self._lock:
             self._require_usable()
@@ -197,7 +203,6 @@ class RocksStore:
             if any(self._changed(check) for check in checks):
                 self._conflicts += 1
                 return Conflict()
-            _require_within_limits(writes)
             sequence = self._sequence + 1
             try:
                 changes, sums = self._counters.settle(writes)
@@ -207,8 +212,11 @@ class RocksStore:
                 raise self._fail("read", error) from error
             state = layout.CommitState(sequence, self._clock.newest_ms)
             changes.append(Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)))
+            batch = self._database.batch(changes)
+            if batch.size_in_bytes() > _LIMITS.batch_bytes_max:
+                raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")
             try:
-                self._database.write(changes)
+                self._database.write(batch)
                 self._sequence = sequence
             except BaseException as error:
                 # Also an interrupt: nobody can say on which side of the write it came.
@@ -252,7 +260,8 @@ class RocksStore:
     def close(self) -> None:
         """Does nothing the second time, and nothing in a forked child.
 
-        Raises `QueueUnavailableError(outcome="unknown")` when the last sync failed; everything is released all the same.
+        Raises `QueueUnavailableError(outcome="unknown")` when the last sync failed; everything is released all the
+        same.
         """
         if self._database.forked:
             return
@@ -274,12 +283,11 @@ class RocksStore:
         try:
             # Through the group, so that whoever still waits is answered by this very sync.
             self._sync.wait(self._sequence)
-            self._database.write(
-                [
-                    Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)),
-                    Delete(Family.META, layout.OPEN_KEY),
-                ]
-            )
+            closing: list[Put | Delete] = [
+                Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)),
+                Delete(Family.META, layout.OPEN_KEY),
+            ]
+            self._database.write(self._database.batch(closing))
             self._database.flush()
         except (
             Exception
@@ -298,7 +306,7 @@ class RocksStore:
             raise
 
     def _fail(self, what: str, error: BaseException) -> QueueUnavailableError:
-        """From now on every call is refused. Returns the refusal for the call that met the error. Called under the lock."""
+        """Refuse every call from now on; returns the refusal for the call that met the error. Called under the lock."""
         reason = f"the storage failed to {what} ({error!r}): close the queue, see to the disk and open it again"
         _log.error("%s", reason)
         self._failed = True
@@ -327,7 +335,7 @@ class RocksStore:
 
 
 def _begin(database: Database) -> tuple[int, layout.CommitState]:
-    """Mark the database as open, durably, before anything is committed. Returns the incarnation and where the sequence stands."""
+    """Mark the database as open, durably, before the first commit. Returns the incarnation and the newest commit."""
     incarnation, state = _recorded(database)
     if database.get(Family.META, layout.OPEN_KEY) is not None:
         incarnation += 1
@@ -337,7 +345,7 @@ def _begin(database: Database) -> tuple[int, layout.CommitState]:
     ]
     if database.get(Family.META, layout.FORMAT_KEY) is None:
         changes.append(Put(Family.META, layout.FORMAT_KEY, layout.encode_format(layout.FORMAT)))
-    database.write(changes)
+    database.write(database.batch(changes))
     database.flush()
     return incarnation, state
 
@@ -349,18 +357,3 @@ def _recorded(database: Database) -> tuple[int, layout.CommitState]:
         0 if incarnation is None else layout.decode_incarnation(incarnation),
         layout.CommitState(0, 0) if state is None else layout.decode_commit(state),
     )
-
-
-def _require_within_limits(writes: Sequence[Write]) -> None:
-    total = 0
-    for write in writes:
-        if isinstance(write, Put):
-            total += len(write.value)
-            if len(write.value) > _LIMITS.value_bytes_max:
-                raise InvalidArgumentError(
-                    "writes", f"a value may have {_LIMITS.value_bytes_max} bytes, this one has {len(write.value)}"
-                )
-    if total > _LIMITS.batch_bytes_max:
-        raise InvalidArgumentError(
-            "writes", f"one commit may have {_LIMITS.batch_bytes_max} bytes, this one has {total}"
-        )
