@@ -4,7 +4,7 @@
 
 from typing import NamedTuple
 
-from .types import NewJob, Ref, Value
+from telha_model.types import NewJob, Ref, Value
 
 
 class Enqueue(NamedTuple):

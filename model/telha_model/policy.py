@@ -6,7 +6,7 @@ takes the queue-wide value, never that of another entry.
 
 from typing import Final
 
-from .types import EVENTS_PER_ATTEMPT, Config, KindPolicy, add_ms, matches
+from telha_model.types import EVENTS_PER_ATTEMPT, Config, KindPolicy, add_ms, matches
 
 NO_POLICY: Final = KindPolicy()
 

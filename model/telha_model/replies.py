@@ -7,8 +7,8 @@ call, so that a call which is wrong in several ways is always refused for the sa
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from .states import State
-from .types import Value
+from telha_model.states import State
+from telha_model.types import Value
 
 Why = Literal["reaped", "superseded", "released", "cancelled", "completed", "failed", "never_leased"]
 Status = Literal["completed", "extended", "at_limit", "stale", "not_found"]

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from .ops import Cancel, Complete, Discard, Fail, Release, Retry
-from .policy import max_attempts
-from .replies import BadArgument, KeyConflict, NotFound, Reply, Ruling, StaleLease, Why
-from .state import Digest, Job, Queue, find, holder
-from .states import LEASED
-from .types import (
+from telha_model.ops import Cancel, Complete, Discard, Fail, Release, Retry
+from telha_model.policy import max_attempts
+from telha_model.replies import BadArgument, KeyConflict, NotFound, Reply, Ruling, StaleLease, Why
+from telha_model.state import Digest, Job, Queue, find, holder
+from telha_model.states import LEASED
+from telha_model.types import (
     DURATION_MS_MAX,
     EVENTS_PER_ATTEMPT,
     HEADER_BYTES_MAX,

@@ -7,9 +7,9 @@ first job due, or when an operation gives it its first ready job. Everything her
 
 from typing import Final, Literal, NamedTuple
 
-from .replies import Receipt
-from .states import FAILED, PENDING, STATE_AFTER, State, Transition
-from .types import Value
+from telha_model.replies import Receipt
+from telha_model.states import FAILED, PENDING, STATE_AFTER, State, Transition
+from telha_model.types import Value
 
 LeaseEnd = Literal["reaped", "released", "cancelled", "completed", "failed"]
 DeadReason = Literal["attempts", "expired", "rejected", "cancelled"]

@@ -6,7 +6,7 @@ the very queue they were given. The order in which a call's faults are judged is
 
 from typing import Any, Final
 
-from .ops import (
+from telha_model.ops import (
     Advance,
     Cancel,
     Complete,
@@ -23,16 +23,16 @@ from .ops import (
     Reopen,
     Retry,
 )
-from .replies import Reply
-from .rules import Rule
-from .state import Queue
-from .transitions.enqueue import ENQUEUE, ENQUEUE_MANY
-from .transitions.lease import EXTEND, LEASE
-from .transitions.operator import CANCEL, DISCARD, RETRY
-from .transitions.reopen import ADVANCE, REOPEN
-from .transitions.submit import COMPLETE, COMPLETE_MANY, FAIL, RELEASE
-from .transitions.sweep import REAP
-from .types import Config
+from telha_model.replies import Reply
+from telha_model.rules import Rule
+from telha_model.state import Queue
+from telha_model.transitions.enqueue import ENQUEUE, ENQUEUE_MANY
+from telha_model.transitions.lease import EXTEND, LEASE
+from telha_model.transitions.operator import CANCEL, DISCARD, RETRY
+from telha_model.transitions.reopen import ADVANCE, REOPEN
+from telha_model.transitions.submit import COMPLETE, COMPLETE_MANY, FAIL, RELEASE
+from telha_model.transitions.sweep import REAP
+from telha_model.types import Config
 
 RULES: Final[dict[type[Op], Rule[Any]]] = {
     Enqueue: ENQUEUE,

@@ -1,0 +1,58 @@
+"""What a predicate gets to see of one step, and how to read it."""
+
+from typing import NamedTuple
+
+from telha_model.ops import Op
+from telha_model.replies import Grant, Leased, Reply
+from telha_model.state import Job, Queue, find
+from telha_model.states import LEASED
+from telha_model.types import Config, Ref
+
+Changed = tuple[tuple[Job | None, Job | None], ...]
+
+
+class Taken(NamedTuple):
+    """One step: `changed` pairs the jobs that differ, None standing for absence."""
+
+    config: Config
+    before: Queue
+    op: Op
+    reply: Reply
+    after: Queue
+    changed: Changed
+
+
+def changes(before: Queue, after: Queue) -> Changed:
+    """The jobs that differ between two queues."""
+    old, new = before.jobs, after.jobs
+    if old is new:
+        return ()
+    pairs: list[tuple[Job | None, Job | None]] = []
+    if len(old) <= len(new):
+        for was, now in zip(old, new, strict=False):
+            if was is not now:
+                if was.job_id != now.job_id:
+                    break
+                pairs.append((was, now))
+        else:
+            pairs += [(None, now) for now in new[len(old) :]]
+            return tuple(pairs)
+    was_by_id, now_by_id = {job.job_id: job for job in old}, {job.job_id: job for job in new}
+    return tuple(
+        [
+            (was_by_id.get(number), now_by_id.get(number))
+            for number in sorted(was_by_id | now_by_id)
+            if was_by_id.get(number) is not now_by_id.get(number)
+        ]
+    )
+
+
+def is_current(queue: Queue, ref: Ref) -> bool:
+    """Whether a token is its job's current lease."""
+    job = find(queue, ref.job_id)
+    return job is not None and job.state is LEASED and job.generation == ref.generation
+
+
+def grants(reply: Reply) -> tuple[Grant, ...]:
+    """The grants of a reply, if it is one."""
+    return reply.grants if isinstance(reply, Leased) else ()
