@@ -120,7 +120,7 @@ class QueueClock:
         ahead = self._base_ms - self._wall_at_open_ms
         if ahead > 0:
             _log.warning(
-                "the wall clock is %d ms behind the newest time in the database: time runs at half speed till they meet",
+                "the wall clock is %d ms behind the newest time in the database: it runs at half speed until they meet",
                 ahead,
             )
 

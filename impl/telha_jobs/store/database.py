@@ -108,7 +108,7 @@ class Database:
         return value
 
     def iterate(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        """At most `limit` pairs from `start` to before `end`; RocksDB knows the end: tombstones past it cost nothing."""
+        """At most `limit` pairs from `start` to before `end`; RocksDB knows the end: tombstones past it are free."""
         found: list[tuple[bytes, bytes]] = []
         if limit <= 0 or (end is not None and end <= start):
             return found

@@ -145,8 +145,8 @@ class Store(Protocol):
     def wait(self, sequence: int) -> None:
         """Return once every commit up to `sequence` is as durable as the store was asked to make it.
 
-        A commit that is durable already is answered so even when the store was closed or failed since. Otherwise a failed
-        store raises `QueueUnavailableError(outcome="unknown")`.
+        A commit that is durable already is answered so, even when the store was closed or failed since. Otherwise a
+        failed store raises `QueueUnavailableError(outcome="unknown")`.
         """
         ...
 
