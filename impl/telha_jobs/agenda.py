@@ -1,10 +1,14 @@
 """What may be leased next, in exact order, derived in memory from the `ready` family and rebuilt at every open.
 
-Rows fall into groups of one (scope, kind, priority), ordered by (due, job id). A group keeps a *window*, its first few rows, and an *edge*: every live
-row below the edge is in the window, so a look never goes back over the tombstones of rows that left. Rows at or behind the edge are on disk only.
+Rows fall into groups of one (scope, kind, priority), ordered by (due, job id). A group keeps a *window*, its first few
+rows, and an *edge*: every live
+row below the edge is in the window, so a look never goes back over the tombstones of rows that left. Rows at or behind
+the edge are on disk only.
 
-Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next ticket when it gets its first due row and again when it is served, so the
-lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for all kinds and one per kind find it; stale entries are dropped when met.
+Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next ticket when it gets its first due row
+and again when it is served, so the
+lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for all kinds and one per kind find it;
+stale entries are dropped when met.
 
 Nothing here is a source of truth: a candidate is a hint that the engine verifies against the row.
 """
@@ -66,7 +70,9 @@ class Agenda:
         self._refill = refill
         self._now = 0
         self._scopes: dict[bytes, _Scope] = {}
-        self._waking: list[tuple[int, bytes, int, int]] = []  # (due, scope, kind, priority) of groups that are not ready
+        self._waking: list[
+            tuple[int, bytes, int, int]
+        ] = []  # (due, scope, kind, priority) of groups that are not ready
         self._tickets: dict[bytes, int] = {}
         self._next_ticket = 1
         self._ring: list[tuple[int, bytes]] = []
@@ -78,7 +84,7 @@ class Agenda:
     def load(self, group: GroupKey, window: list[Place], *, complete: bool) -> None:
         """Take over one group at open: its first rows in order, and whether these are all."""
         edge = None if complete else (window[-1][0], window[-1][1] + b"\0")
-        self._add_group(_Group(group, window, edge))
+        self._await(self._added(_Group(group, window, edge)))
 
     def start(self, now: int, last_served: bytes | None) -> None:
         """Form the ring of an open: scopes with a due row, cyclic from the one behind the last served."""
@@ -86,7 +92,7 @@ class Agenda:
         ready = sorted(self._wake_due())
         split = 0 if last_served is None else bisect_left(ready, last_served + b"\0")
         for scope in ready[split:] + ready[:split]:
-            self._join(scope)
+            self._take_ticket(scope)
 
     # -- changes
 
@@ -95,15 +101,14 @@ class Agenda:
         self._now = now
         if self._waking and self._waking[0][0] <= now:
             for scope in self._wake_due():
-                self._join(scope)
+                self._take_ticket(scope)
 
     def insert(self, row: Row) -> None:
         """A row became pending or failed. A due row puts its scope into the ring."""
         place = (row.due, row.job_id)
         group = self._group(row)
         if group is None:
-            group = _Group((row.scope, row.kind, row.priority), [place], None)
-            self._add_group(group)
+            group = self._added(_Group((row.scope, row.kind, row.priority), [place], None))
         elif group.edge is None or place < group.edge:
             insort(group.window, place)
             if len(group.window) > 2 * WINDOW_ROWS:
@@ -141,7 +146,10 @@ class Agenda:
             return None
         ready = self._scopes[scope].ready
         groups = [
-            group for kind, by_priority in ready.items() if kinds is None or kind in kinds for group in by_priority.values()
+            group
+            for kind, by_priority in ready.items()
+            if kinds is None or kind in kinds
+            for group in by_priority.values()
         ]
         group = min(groups, key=lambda one: (one.key[2], one.window[0]))
         (_, kind, priority), (due, job_id) = group.key, group.window[0]
@@ -185,14 +193,13 @@ class Agenda:
         scope = self._scopes.get(row.scope)
         return None if scope is None else scope.groups.get((row.kind, row.priority))
 
-    def _add_group(self, group: _Group) -> None:
+    def _added(self, group: _Group) -> _Group:
         name, kind, priority = group.key
         scope = self._scopes.get(name)
         if scope is None:
             scope = self._scopes[name] = _Scope()
         scope.groups[kind, priority] = group
-        if group.window[0][0] > self._now or self._now == 0:
-            self._await(group)
+        return group
 
     def _fill(self, group: _Group) -> None:
         """Read the next rows behind the edge."""
@@ -208,8 +215,9 @@ class Agenda:
             self._unready(group)
             self._drop(group)
         elif group.window[0][0] <= self._now:
-            if not group.ready and self._ready(group) and group.key[0] not in self._tickets:
-                self._join(group.key[0])
+            self._ready(group)
+            if group.key[0] not in self._tickets:
+                self._take_ticket(group.key[0])
         else:
             self._unready(group)
             if group.wake != group.window[0][0]:
@@ -237,11 +245,15 @@ class Agenda:
         joining: dict[bytes, None] = {}
         while self._waking and self._waking[0][0] <= self._now:
             group = self._is_waking(*heappop(self._waking))
-            if group is not None and self._ready(group) and group.key[0] not in self._tickets:
-                joining[group.key[0]] = None
+            if group is not None:
+                self._ready(group)
+                if group.key[0] not in self._tickets:
+                    joining[group.key[0]] = None
         return list(joining)
 
-    def _ready(self, group: _Group) -> bool:
+    def _ready(self, group: _Group) -> None:
+        if group.ready:
+            return
         name, kind, priority = group.key
         group.ready = True
         group.wake = None
@@ -251,7 +263,6 @@ class Agenda:
         ticket = self._tickets.get(name)
         if fresh and ticket is not None:
             self._push_kind(kind, ticket, name)
-        return True
 
     def _unready(self, group: _Group) -> None:
         if not group.ready:
@@ -267,9 +278,6 @@ class Agenda:
             del self._tickets[name]
 
     # -- the ring
-
-    def _join(self, scope: bytes) -> None:
-        self._take_ticket(scope)
 
     def _take_ticket(self, scope: bytes) -> None:
         self._remember(scope)
@@ -289,7 +297,9 @@ class Agenda:
     def _push_kind(self, kind: int, ticket: int, scope: bytes) -> None:
         self._kind_rings[kind] = self._pushed(self._kind_rings.get(kind, []), ticket, scope, kind)
 
-    def _pushed(self, heap: list[tuple[int, bytes]], ticket: int, scope: bytes, kind: int | None) -> list[tuple[int, bytes]]:
+    def _pushed(
+        self, heap: list[tuple[int, bytes]], ticket: int, scope: bytes, kind: int | None
+    ) -> list[tuple[int, bytes]]:
         """The heap with one entry more; when stale entries outnumber live ones it is rebuilt first."""
         if len(heap) > 4 * len(self._tickets) + 64:
             heap = list({entry for entry in heap if self._is_live(entry, kind)})

@@ -1,4 +1,5 @@
-"""Bytes and back: carried values (msgpack behind a version byte), records (msgpack between a version byte and a checksum), digests.
+"""Bytes and back: carried values (msgpack behind a version byte), records (msgpack between a version byte and a
+checksum), digests.
 
 The only module that imports msgpack. docs/format.md describes every byte.
 """
@@ -35,7 +36,8 @@ class UnreadableError(ValueError):
 def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     """Encode a payload, result or progress, if it comes back type for type and fits.
 
-    Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but not NaN, str, bytes, list, dict
+    Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but
+    not NaN, str, bytes, list, dict
     with str or int keys; exactly these types, at most 100 containers deep.
     """
     _check_value(field, value, bytes_max)
@@ -56,7 +58,9 @@ def unpack_value(packed: bytes) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """One encoding for equal values: types differ (1, 1.0 and True are three values), the order of a map's keys does not."""
+    """One encoding for equal values: types differ (1, 1.0 and True are three values), the order of a map's keys does
+    not.
+    """
     packer = msgpack.Packer(autoreset=False, use_bin_type=True, unicode_errors="surrogatepass")
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack:
@@ -91,8 +95,8 @@ def unpack_plain(packed: bytes) -> Any:
     return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes]:
-    """The row of a record: its key in `jobs` and its value."""
+def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
+    """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
     key = job_key(record.scope, record.state, record.priority, record.created_at, record.job_id)
     fields: dict[int, Any] = {
         KIND: record.kind,
@@ -100,15 +104,15 @@ def encode_record(record: Record) -> tuple[bytes, bytes]:
         DUE: record.due,
         ATTEMPTS: record.attempts,
         GENERATION: record.generation,
-        SEQUENCE: record.sequence,
-        TOKEN: record.token,
+        SEQUENCE: sequence,
+        TOKEN: token,
         EVENTS: record.events,
     }
     if record.payload_version != 1:
         fields[PAYLOAD_VERSION] = record.payload_version
     if record.headers:
         fields[HEADERS] = record.headers
-    for number, value in (
+    optional = (
         (RUN_AT, record.run_at),
         (MAX_ATTEMPTS, record.max_attempts),
         (LEASE_END, record.lease_end),
@@ -122,9 +126,8 @@ def encode_record(record: Record) -> tuple[bytes, bytes]:
         (RESULT, record.result),
         (PROGRESS, record.progress),
         (KEY, record.key),
-    ):
-        if value is not None:
-            fields[number] = value
+    )
+    fields |= {number: value for number, value in optional if value is not None}
     if record.unknown:
         fields.update(record.unknown)
     body = RECORD_VERSION + _packb(fields)
@@ -189,7 +192,8 @@ def _packb(value: Any) -> bytes:
 def _check_value(field: str, value: Any, bytes_max: int) -> None:
     """Walk a value without recursion, so that no nesting can exhaust the caller's stack.
 
-    Everything takes a byte or more, so the walk stops at `bytes_max` items: a small value that holds itself many times over ends there too.
+    Everything takes a byte or more, so the walk stops at `bytes_max` items: a small value that holds itself many times
+    over ends there too.
     """
     level = [value]
     items = 0
@@ -198,7 +202,9 @@ def _check_value(field: str, value: Any, bytes_max: int) -> None:
         for item in level:
             _check_item(field, item, inner)
             if items + len(inner) > 2 * bytes_max + 2:
-                raise InvalidArgumentError(field, f"must encode to at most {bytes_max} bytes, it holds more items than that")
+                raise InvalidArgumentError(
+                    field, f"must encode to at most {bytes_max} bytes, it holds more items than that"
+                )
         if not inner:
             return
         items += len(inner)
@@ -229,7 +235,8 @@ def _check_item(field: str, item: Any, inner: list[Any]) -> None:
         _count_empty(item, inner)
     elif item is not None and kind is not bool and kind is not bytes:
         raise InvalidArgumentError(
-            field, f"holds a {kind_name(item)}: only None, bool, int, float, str, bytes, list and dict come back as they went"
+            field,
+            f"holds a {kind_name(item)}: only None, bool, int, float, str, bytes, list and dict come back as they went",
         )
 
 
@@ -251,5 +258,3 @@ def _check_str(field: str, item: str) -> None:
 def kind_name(value: Any) -> str:
     """The name of a value's type, for messages."""
     return type(value).__name__
-
-

@@ -30,7 +30,9 @@ def check_kind(where: str, kind: Any) -> str:
     if not isinstance(kind, str):
         raise InvalidArgumentError(where, f"must be a str, not {type(kind).__name__}")
     if not 1 <= len(kind) <= KIND_CHARS_MAX or _KIND.match(kind) is None:
-        raise InvalidArgumentError(where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {kind[:140]!r}")
+        raise InvalidArgumentError(
+            where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {kind[:140]!r}"
+        )
     return kind
 
 
@@ -39,7 +41,9 @@ def check_kind_or_family(where: str, kind: Any) -> str:
     if isinstance(kind, str) and len(kind) <= KIND_CHARS_MAX and _FAMILY.match(kind) is not None:
         return kind
     if isinstance(kind, str) and kind.endswith("*"):
-        raise InvalidArgumentError(where, f"a family is a prefix through a colon and a star (ingest:*), not {kind[:140]!r}")
+        raise InvalidArgumentError(
+            where, f"a family is a prefix through a colon and a star (ingest:*), not {kind[:140]!r}"
+        )
     return check_kind(where, kind)
 
 
@@ -69,7 +73,8 @@ class Backoff:
 class KindPolicy:
     """What differs for a kind. None: the queue-wide value.
 
-    A `backoff_base_ms` is base and at-least-cap: `min(max(cap, base), base * factor ** (attempts - 1))` (seed §14, v0.2).
+    A `backoff_base_ms` is base and at-least-cap: `min(max(cap, base), base * factor ** (attempts - 1))` (seed §14,
+    v0.2).
     """
 
     lease_ttl_ms: int | None = None
@@ -92,14 +97,20 @@ class KindPolicy:
 class QueueConfig:
     """How a queue behaves. It is not stored: each open may use another one.
 
-    - `lease_ttl_ms` (5 min): how long a lease lives without a heartbeat. Too short: slow jobs run twice; too long: a dead worker's jobs wait.
+    - `lease_ttl_ms` (5 min): how long a lease lives without a heartbeat. Too short: slow jobs run twice; too long: a
+      dead worker's jobs wait.
     - `reaper_interval_ms` (30 s): pause between the sweeps of `start_reaper`.
-    - `max_attempts` (5): leases that may end in failure or expiry before a job is dead. A job's own value wins, then its kind's.
+    - `max_attempts` (5): leases that may end in failure or expiry before a job is dead. A job's own value wins, then
+      its kind's.
     - `backoff`: delay between attempts.
-    - `kinds` (none): policies by exact kind or family (`ingest:*`); exact wins, then the longest family. Only one policy applies.
-    - `max_lease_age_ms` (none): no deadline later than this after the grant, whatever is extended. None lets a heartbeat keep a job for ever.
-    - `retention_completed_ms` (7 days), `retention_dead_ms` (for ever): how long an ended job is kept; fixed when it ends. 0: until the next sweep.
-    - `durability` ("sync"): an answer waits until what it tells is on stable storage; "os" survives the death of the process, not of the machine.
+    - `kinds` (none): policies by exact kind or family (`ingest:*`); exact wins, then the longest family. Only one
+      policy applies.
+    - `max_lease_age_ms` (none): no deadline later than this after the grant, whatever is extended. None lets a
+      heartbeat keep a job for ever.
+    - `retention_completed_ms` (7 days), `retention_dead_ms` (for ever): how long an ended job is kept; fixed when it
+      ends. 0: until the next sweep.
+    - `durability` ("sync"): an answer waits until what it tells is on stable storage; "os" survives the death of the
+      process, not of the machine.
     - `payload_bytes_max` (4 MiB), `result_bytes_max` (1 MiB; progress too): encoded sizes; larger ones are refused.
     - `reason_chars_max` (8,192): failure reasons are cut there, never refused.
     - `events_max` (256): entries of a job's log; the middle of a longer one collapses. At least `4 * max_attempts + 4`.
@@ -176,11 +187,13 @@ class QueueConfig:
         needed = self.events_needed(policy.max_attempts)
         if needed > self.events_max:
             raise InvalidArgumentError(
-                f"{where}max_attempts", f"{policy.max_attempts} attempts need events_max >= {needed}, it is {self.events_max}"
+                f"{where}max_attempts",
+                f"{policy.max_attempts} attempts need events_max >= {needed}, it is {self.events_max}",
             )
         if policy.max_lease_age_ms is not None and policy.lease_ttl_ms > policy.max_lease_age_ms:
             raise InvalidArgumentError(
-                f"{where}lease_ttl_ms", f"{policy.lease_ttl_ms} must fit in max_lease_age_ms ({policy.max_lease_age_ms})"
+                f"{where}lease_ttl_ms",
+                f"{policy.lease_ttl_ms} must fit in max_lease_age_ms ({policy.max_lease_age_ms})",
             )
 
 

@@ -11,7 +11,8 @@
     ├── QueueLockedError                       another opener owns the database
     └── FormatVersionError                     the database was written by a newer version
 
-When several refusals apply to one call, the first of this order is given: unavailable, argument, not found, (a repeated submit is answered),
+When several refusals apply to one call, the first of this order is given: unavailable, argument, not found, (a repeated
+submit is answered),
 stale lease or wrong state, key conflict. A refusal changes nothing.
 """
 
@@ -142,7 +143,8 @@ class JobUnreadableError(QueueError):
 class QueueUnavailableError(QueueError):
     """The queue takes no calls: closed, used in a forked child, foreign, unwritable, or its storage failed.
 
-    `outcome` is "not_applied" when this call certainly changed nothing, "unknown" when it may have been applied: open the queue again and look.
+    `outcome` is "not_applied" when this call certainly changed nothing, "unknown" when it may have been applied: open
+    the queue again and look.
     """
 
     outcome: CommitOutcome
@@ -159,7 +161,9 @@ class QueueLockedError(QueueError):
 
     def __init__(self, path: str, *, detail: str = "") -> None:
         owner = f" ({detail})" if detail else ""
-        super().__init__(f"{path} is open elsewhere{owner}: close that queue first; reading commands may look meanwhile")
+        super().__init__(
+            f"{path} is open elsewhere{owner}: close that queue first; reading commands may look meanwhile"
+        )
         self.path = path
 
 

@@ -1,13 +1,15 @@
-"""Every key on disk, byte-exact (docs/format.md). Integers are unsigned and big-endian, so that byte order is number order.
+"""Every key on disk, byte-exact (docs/format.md). Integers are unsigned and big-endian, so that byte order is number
+order.
 
-    jobs        [scope 16][state 1][priority 1][created_at 8][job id 16]              the seed's key, 42 bytes
-    ready       [scope 16][kind 8][priority 1][due 8][job id 16]                      pending and failed rows, 49 bytes
-    timers      [time 8][job id 16]                                                   what the sweep has to do, 24 bytes
-    ids         [job id 16]
-    idem        [scope 16][SHA-256 of the key, first 16 bytes]
-    payloads    [job id 16]
-    quarantine  [job id 16][the row's key in jobs 42]
-    meta        "kind/"[kind 8] · "count/"[scope 16][kind 8][state 1] · "last_id" · "last_served" · the store's own under "store/"
+jobs        [scope 16][state 1][priority 1][created_at 8][job id 16]              the seed's key, 42 bytes
+ready       [scope 16][kind 8][priority 1][due 8][job id 16]                      pending and failed rows, 49 bytes
+timers      [time 8][job id 16]                                                   what the sweep has to do, 24 bytes
+ids         [job id 16]
+idem        [scope 16][SHA-256 of the key, first 16 bytes]
+payloads    [job id 16]
+quarantine  [job id 16][the row's key in jobs 42]
+meta        "kind/"[kind 8] · "count/"[scope 16][kind 8][state 1] · "last_id" · "last_served" · the store's own under
+"store/"
 """
 
 import hashlib

@@ -30,9 +30,11 @@ class State(Enum):
 class NewJob:
     """One job to enqueue.
 
-    `scope`: the tenant. `kind`: 1-128 characters of `A-Za-z0-9_.:/+-`. `payload`: what msgpack can carry and give back type for type (None,
+    `scope`: the tenant. `kind`: 1-128 characters of `A-Za-z0-9_.:/+-`. `payload`: what msgpack can carry and give back
+    type for type (None,
     bool, int of 64 bits, float but not NaN, str, bytes, list, dict with str or int keys; at most 100 deep).
-    `priority`: 0 (first) to 255. `run_at_ms` or `delay_ms` (not both): not before then. `max_attempts`: this job's ceiling, else its kind's, else the queue's.
+    `priority`: 0 (first) to 255. `run_at_ms` or `delay_ms` (not both): not before then. `max_attempts`: this job's
+    ceiling, else its kind's, else the queue's.
     `idempotency_key`: 1-1,024 bytes of UTF-8; within the scope it names one job for as long as that job's row lives.
     `headers`: at most 64 entries and 16 KiB. `payload_version`: the author's own schema number.
     """
@@ -68,7 +70,9 @@ class LeaseRef:
 
 @dataclass(frozen=True)
 class Lease(LeaseRef):
-    """A granted lease. `attempt` counts from 1; the lease ends at `deadline_ms` unless extended; `progress` is what an earlier attempt left."""
+    """A granted lease. `attempt` counts from 1; the lease ends at `deadline_ms` unless extended; `progress` is what
+    an earlier attempt left.
+    """
 
     scope: UUID
     kind: str
@@ -94,8 +98,10 @@ class Event:
 class Job:
     """A job as it is now.
 
-    `due_ms` is its place in the order (pending, leased, failed), `deadline_ms` and `worker` belong to a lease, `ended_at_ms` to an
-    ended job, `dead_reason` ("attempts", "expired", "rejected", "cancelled") to a dead one, `result` to a completed one. `attempts` counts leases that
+    `due_ms` is its place in the order (pending, leased, failed), `deadline_ms` and `worker` belong to a lease,
+    `ended_at_ms` to an
+    ended job, `dead_reason` ("attempts", "expired", "rejected", "cancelled") to a dead one, `result` to a completed
+    one. `attempts` counts leases that
     ended in failure or expiry since the last operator retry.
     """
 
@@ -128,7 +134,9 @@ OutcomeStatus = Literal["completed", "failed", "extended", "at_limit", "stale", 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer to one item of a bulk call. `deadline_ms` after an extension; `error` is what the single call would have raised."""
+    """The answer to one item of a bulk call. `deadline_ms` after an extension; `error` is what the single call would
+    have raised.
+    """
 
     job_id: UUID
     status: OutcomeStatus
@@ -158,7 +166,10 @@ class ReapReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found: rows read, sentences about what is wrong, rows repaired, jobs in quarantine. True when nothing is wrong (any more)."""
+    """What `check` found: rows read, sentences about what is wrong, rows repaired, jobs in quarantine.
+
+    True when nothing is wrong (any more).
+    """
 
     rows: int
     problems: tuple[str, ...]

@@ -1,6 +1,8 @@
-"""What becomes of a record: one pure function for each move of the state machine (seed §3; docs/semantics.md has the table).
+"""What becomes of a record: one pure function for each move of the state machine (seed §3; docs/semantics.md has the
+table).
 
-Each takes the record as read and returns the record to write. Whether a call is admitted at all is decided by the admission functions at the end;
+Each takes the record as read and returns the record to write. Whether a call is admitted at all is decided by the
+admission functions at the end;
 they return a `Refused` or None.
 """
 
@@ -144,7 +146,10 @@ def cancelled(record: Record, terms: Terms) -> Record:
 
 
 def stale(record: Record, generation: int) -> Stale | None:
-    """The fence: None when (job, generation) is the current lease, else why it is not. The worker's name plays no part."""
+    """The fence: None when (job, generation) is the current lease, else why it is not.
+
+    The worker's name plays no part.
+    """
     if generation == 0 or generation > record.generation:
         return Stale("never_leased")
     if generation < record.generation:

@@ -25,7 +25,9 @@ TRANSITION_NAMES = (
     "dead",
     "elided",
 )
-ENQUEUED, LEASED, COMPLETED, FAILED, PROMOTED, REAPED, RELEASED, RETRIED, CANCELLED, DEAD, ELIDED = range(len(TRANSITION_NAMES))
+ENQUEUED, LEASED, COMPLETED, FAILED, PROMOTED, REAPED, RELEASED, RETRIED, CANCELLED, DEAD, ELIDED = range(
+    len(TRANSITION_NAMES)
+)
 """Transitions by their code on disk; `TRANSITION_NAMES` gives the public name."""
 
 STATE_AFTER: dict[int, State] = {
@@ -60,7 +62,8 @@ class Submit(NamedTuple):
 class Record(NamedTuple):
     """One job. Times in ms; `None` where a field does not apply.
 
-    `payload` is None when the payload lives in its own family. `lease_end` says how the lease of `generation` ended. `purge_at` is fixed when the job
+    `payload` is None when the payload lives in its own family. `lease_end` says how the lease of `generation` ended.
+    `purge_at` is fixed when the job
     ends. `unknown` are fields of a newer minor version, kept through a rewrite.
     """
 

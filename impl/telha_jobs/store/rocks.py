@@ -158,6 +158,11 @@ class RocksStore:
             return self._sequence
 
     @property
+    def forked(self) -> bool:
+        """Whether this process is a forked child of the one that opened the store."""
+        return self._database.forked
+
+    @property
     def limits(self) -> Limits:
         return _LIMITS
 

@@ -1,0 +1,248 @@
+"""Checks of the public calls' arguments: from what people pass to what the engine takes, or `InvalidArgumentError`
+with field and rule.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from telha_jobs.codec import kind_name, pack_value
+from telha_jobs.config import QueueConfig, check_kind, check_kind_or_family
+from telha_jobs.engine.commands import Draft, Filters, Ref
+from telha_jobs.engine.reader import JobFilter
+from telha_jobs.engine.submit import Result
+from telha_jobs.errors import InvalidArgumentError
+from telha_jobs.rules import (
+    DURATION_MAX_MS,
+    GENERATION_MAX,
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    KEY_BYTES_MAX,
+    PRIORITY_MAX,
+    TIME_MAX_MS,
+    VERSION_MAX,
+    WORKER_CHARS_MAX,
+    check_int,
+    check_optional_int,
+    check_text,
+    check_unicode,
+)
+from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
+
+_SYSTEM_KINDS = "system:"
+FILTERS_MAX = 65_536
+
+
+def draft(job: NewJob, config: QueueConfig, where: str = "") -> Draft:
+    """A job to create. `where` is put before the field's name: `jobs[3].`."""
+    scope = scope_bytes(f"{where}scope", job.scope)
+    kind = check_kind(f"{where}kind", job.kind)
+    if kind.startswith(_SYSTEM_KINDS) and job.scope != SYSTEM_SCOPE:
+        raise InvalidArgumentError(f"{where}kind", f"{kind!r} belongs to the nil scope (SYSTEM_SCOPE) only")
+    priority = check_int(f"{where}priority", job.priority, 0, PRIORITY_MAX)
+    run_at = check_optional_int(f"{where}run_at_ms", job.run_at_ms, 0, TIME_MAX_MS)
+    delay = check_optional_int(f"{where}delay_ms", job.delay_ms, 0, DURATION_MAX_MS)
+    if run_at is not None and delay is not None:
+        raise InvalidArgumentError(f"{where}delay_ms", "must not be given together with run_at_ms: choose one")
+    return Draft(
+        scope=scope,
+        kind=kind,
+        payload=pack_value(f"{where}payload", job.payload, config.payload_bytes_max),
+        payload_value=job.payload,
+        priority=priority,
+        run_at=run_at,
+        delay=delay,
+        max_attempts=_max_attempts(f"{where}max_attempts", job.max_attempts, config),
+        key=_key(f"{where}idempotency_key", job.idempotency_key),
+        headers=_headers(f"{where}headers", job.headers),
+        payload_version=check_int(f"{where}payload_version", job.payload_version, 0, VERSION_MAX),
+    )
+
+
+def drafts(field: str, jobs: Iterable[NewJob], config: QueueConfig, most: int) -> list[Draft]:
+    """Jobs to create, at most `most`; the field of a bad one is `jobs[3].kind`."""
+    found = []
+    for index, job in enumerate(items(field, jobs, most)):
+        if not isinstance(job, NewJob):
+            raise InvalidArgumentError(f"{field}[{index}]", f"must be a NewJob, not {kind_name(job)}")
+        found.append(draft(job, config, f"{field}[{index}]."))
+    return found
+
+
+def ref(where: str, lease: LeaseRef) -> Ref:
+    """A lease as presented. `where` names it: `lease`, `leases[2]`."""
+    if not isinstance(lease, LeaseRef):
+        raise InvalidArgumentError(where, f"must be a LeaseRef or Lease, not {kind_name(lease)}")
+    job = id_bytes(f"{where}.job_id", lease.job_id)
+    return Ref(job, check_int(f"{where}.generation", lease.generation, 0, GENERATION_MAX))
+
+
+def refs(field: str, leases: Iterable[LeaseRef], most: int) -> list[Ref]:
+    """Leases as presented, at most `most`."""
+    return [ref(f"{field}[{index}]", lease) for index, lease in enumerate(items(field, leases, most))]
+
+
+def result(where: str, value: Any, config: QueueConfig) -> Result:
+    """A job's result."""
+    return Result(value, pack_value(where, value, config.result_bytes_max))
+
+
+def completions(given: Iterable[tuple[LeaseRef, Any]], config: QueueConfig, most: int) -> list[tuple[Ref, Result]]:
+    """The items of `complete_many`; the field of a bad one is `items[3].result`."""
+    found = []
+    for index, item in enumerate(items("items", given, most)):
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InvalidArgumentError(f"items[{index}]", f"must be a pair (lease, result), not {kind_name(item)}")
+        where = f"items[{index}]"
+        found.append((ref(f"{where}.lease", item[0]), result(f"{where}.result", item[1], config)))
+    return found
+
+
+def progress(given: Mapping[UUID, Any] | None, leases: Iterable[Ref], config: QueueConfig) -> dict[bytes, bytes]:
+    """Progress by job id, for jobs among the leases only."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError("progress", f"must be a mapping of job id to value, not {kind_name(given)}")
+    listed = {lease.job_id for lease in leases}
+    found = {}
+    for job_id, value in given.items():
+        where = f"progress[{job_id}]"
+        key = id_bytes(where, job_id)
+        if key not in listed:
+            raise InvalidArgumentError(where, "is for a job that is not among the leases of this call")
+        found[key] = pack_value(where, value, config.result_bytes_max)
+    return found
+
+
+def reason(value: Any, config: QueueConfig) -> str:
+    """A failure reason as it is kept: cut at the limit, lone surrogates replaced by U+FFFD.
+
+    Never refused for what it says.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgumentError("reason", f"must be a str, not {kind_name(value)}")
+    kept = value[: config.reason_chars_max]
+    if kept.isascii():
+        return kept
+    return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in kept)
+
+
+def worker(value: Any) -> str:
+    """A worker's name: recorded, never compared."""
+    return check_text("worker", value, chars_max=WORKER_CHARS_MAX)
+
+
+def filters(scopes: Iterable[UUID] | None, kinds: Iterable[str] | None) -> Filters:
+    """Which jobs a lease may take."""
+    return Filters(
+        None if kinds is None else tuple(_kinds("kinds", kinds)),
+        None if scopes is None else frozenset(_scopes("scopes", scopes)),
+    )
+
+
+def job_filter(state: State | None, scope: UUID | None, kind: str | None) -> JobFilter:
+    """Which jobs a listing or count is about."""
+    if state is not None and not isinstance(state, State):
+        raise InvalidArgumentError("state", f"must be a State, not {kind_name(state)}")
+    return JobFilter(
+        state,
+        None if scope is None else scope_bytes("scope", scope),
+        None if kind is None else (check_kind_or_family("kind", kind),),
+    )
+
+
+def cursor(after: Any) -> bytes:
+    """The last id of the page before; empty at the start."""
+    if after is None:
+        return b""
+    if not isinstance(after, str):
+        raise InvalidArgumentError("after", f"must be the `after` of a page, not {kind_name(after)}")
+    try:
+        return UUID(after).bytes
+    except ValueError:
+        raise InvalidArgumentError("after", f"must be the `after` of a page, not {after[:80]!r}") from None
+
+
+def flag(field: str, value: Any) -> bool:
+    """A bool, and nothing that merely counts as one."""
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(field, f"must be a bool, not {kind_name(value)}")
+    return value
+
+
+def id_bytes(field: str, value: Any) -> bytes:
+    """A job id."""
+    if not isinstance(value, UUID):
+        raise InvalidArgumentError(field, f"must be a UUID, not {kind_name(value)}")
+    return value.bytes
+
+
+def scope_bytes(field: str, value: Any) -> bytes:
+    """A scope."""
+    return id_bytes(field, value)
+
+
+def items(field: str, given: Any, most: int) -> list[Any]:
+    """The items of an iterable, at most `most`. A str, bytes or mapping is none, though Python could iterate it."""
+    if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Iterable):
+        raise InvalidArgumentError(field, f"must be an iterable of items, not {kind_name(given)}")
+    found = list(islice(given, most + 1))
+    if len(found) > most:
+        raise InvalidArgumentError(field, f"must have at most {most} items")
+    return found
+
+
+def _kinds(field: str, given: Iterable[str]) -> list[str]:
+    found = [
+        check_kind_or_family(f"{field}[{index}]", kind) for index, kind in enumerate(items(field, given, FILTERS_MAX))
+    ]
+    if not found:
+        raise InvalidArgumentError(field, "must not be empty: leave it out for every kind")
+    return found
+
+
+def _scopes(field: str, given: Iterable[UUID]) -> list[bytes]:
+    found = [scope_bytes(f"{field}[{index}]", one) for index, one in enumerate(items(field, given, FILTERS_MAX))]
+    if not found:
+        raise InvalidArgumentError(field, "must not be empty: leave it out for every scope")
+    return found
+
+
+def _max_attempts(field: str, value: Any, config: QueueConfig) -> int | None:
+    attempts = check_optional_int(field, value, 1, VERSION_MAX)
+    if attempts is not None and config.events_needed(attempts) > config.events_max:
+        raise InvalidArgumentError(
+            field, f"{attempts} attempts need events_max >= {config.events_needed(attempts)}, it is {config.events_max}"
+        )
+    return attempts
+
+
+def _key(field: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    key = check_text(field, value, chars_max=KEY_BYTES_MAX)
+    if len(key.encode("utf-8")) > KEY_BYTES_MAX:
+        raise InvalidArgumentError(field, f"must have at most {KEY_BYTES_MAX} bytes of UTF-8")
+    return key
+
+
+def _headers(field: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(field, f"must be a mapping of str to str, not {kind_name(value)}")
+    if len(value) > HEADERS_MAX:
+        raise InvalidArgumentError(field, f"must have at most {HEADERS_MAX} entries, not {len(value)}")
+    found = {}
+    for name, text in value.items():
+        for part, what in ((name, "name"), (text, "value")):
+            if not isinstance(part, str):
+                raise InvalidArgumentError(field, f"must map str to str; a {what} is {kind_name(part)}")
+            check_unicode(field, part)
+        found[str(name)] = str(text)
+    size = sum(len(name.encode("utf-8")) + len(text.encode("utf-8")) for name, text in found.items())
+    if size > HEADERS_BYTES_MAX:
+        raise InvalidArgumentError(field, f"must have at most {HEADERS_BYTES_MAX} bytes of UTF-8, not {size}")
+    return found

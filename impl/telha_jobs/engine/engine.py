@@ -1,0 +1,167 @@
+"""The engine of one open queue: who may enter, one unit of work at a time, and the reply rule.
+
+The reply rule is mechanical: every answer, also a read, a refusal or an empty poll, leaves only when everything it may
+have seen is durable.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from telha_jobs.clock import Clock, ManualClock, SystemClock, monotonic
+from telha_jobs.config import QueueConfig
+from telha_jobs.engine.find import BadRowError
+from telha_jobs.engine.shared import Shared
+from telha_jobs.engine.sweep import Sweep
+from telha_jobs.engine.unit import Unit
+from telha_jobs.errors import JobUnreadableError, QueueError, QueueUnavailableError
+from telha_jobs.store.port import Store
+from telha_jobs.types import ReapReport
+
+_CLOSED = "the queue is closed: open it again"
+_CONFLICTS_MAX = 100
+_FOREIGN_CLOCK_PAUSE_S = 0.05
+"""How long a poll trusts that a clock it knows nothing about was not moved."""
+
+Reply = TypeVar("Reply")
+
+
+class Engine:
+    """Runs operations against one store. Thread-safe."""
+
+    def __init__(self, store: Store, config: QueueConfig, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)  # a waiting poll should look again
+        self._gate = threading.Condition()
+        self._inside = 0
+        self._closing = False
+        self._shared = Shared(store, config)
+
+    # -- who may enter
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Around every public call: refuse when closed, failed or forked, and let `shut` wait for those inside."""
+        _ = self.store.sequence  # raises when unusable, and before any lock that a fork may have left taken
+        with self._gate:
+            if self._closing:
+                raise QueueUnavailableError(_CLOSED)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._inside -= 1
+                if self._closing:
+                    self._gate.notify_all()
+
+    def shut(self) -> None:
+        """Refuse new calls, wake those that wait, and return once nobody is inside."""
+        with self._gate:
+            self._closing = True
+        self.wake()
+        with self._gate:
+            self._gate.wait_for(lambda: self._inside == 0)
+
+    def wake(self) -> None:
+        """Let waiting polls look again: the clock was moved, or the queue closes or failed."""
+        with self._lock:
+            self._work.notify_all()
+
+    def alone(self) -> threading.Condition:
+        """A lock for what at most one caller may do at a time, such as starting the reaper."""
+        return self._gate
+
+    # -- running operations
+
+    def write(self, operation: Callable[[Unit], Reply]) -> Reply:
+        """Run one operation as one commit. Its reply or refusal leaves when it is durable."""
+        return self._reply(lambda: self._run(operation))
+
+    def poll(self, operation: Callable[[Unit], list[Reply]], wait_ms: int) -> list[Reply]:
+        """Run an operation until it yields something, for at most `wait_ms` of real time."""
+        until = monotonic() + wait_ms / 1_000
+
+        def attempts() -> list[Reply]:
+            while True:
+                replies = self._run(operation)
+                remaining_s = until - monotonic()
+                if replies or remaining_s <= 0:
+                    return replies
+                self._work.wait(self._pause_s(remaining_s))
+                if self._closing:
+                    raise QueueUnavailableError(_CLOSED)
+
+        return self._reply(attempts)
+
+    def read(self, question: Callable[[Shared], Reply]) -> Reply:
+        """Ask something that writes nothing. Its answer or refusal leaves when what it saw is durable."""
+        return self._reply(lambda: question(self._shared))
+
+    def reap(self, limit: int | None) -> ReapReport:
+        """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
+        sweep = Sweep(self.store.now(), limit)
+        while not sweep.finished:
+            with self._lock:
+                self._run(sweep.chunk)
+        return self.write(sweep.report)
+
+    def _reply(self, run: Callable[[], Reply]) -> Reply:
+        """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""
+        with self._lock:
+            try:
+                reply = run()
+            except QueueUnavailableError:
+                self._work.notify_all()  # whoever waits learns of it too
+                raise
+            except QueueError as refusal:
+                answer: Reply | QueueError = refusal
+            else:
+                answer = reply
+            sequence = self.store.sequence
+        try:
+            self.store.wait(sequence)
+        except QueueUnavailableError:
+            self.wake()
+            raise
+        if isinstance(answer, QueueError):
+            raise answer
+        return answer
+
+    def _run(self, operation: Callable[[Unit], Reply]) -> Reply:
+        """Decide and commit; after a conflict, read and decide again. Called under the lock."""
+        for _ in range(_CONFLICTS_MAX):
+            unit = Unit(self._shared)
+            try:
+                reply = operation(unit)
+                conflict = unit.commit()
+            except BadRowError as error:
+                unit.roll_back()
+                self._quarantine(error)
+                raise JobUnreadableError(error.job_id) from None
+            except BaseException:
+                with suppress(QueueUnavailableError):  # what went wrong first is the news
+                    unit.roll_back()
+                raise
+            if conflict is None:
+                if unit.made_ready:
+                    self._work.notify_all()
+                return reply
+        raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")
+
+    def _quarantine(self, error: BadRowError) -> None:
+        unit = Unit(self._shared)
+        unit.quarantine(error.bad)
+        unit.commit()
+
+    def _pause_s(self, remaining_s: float) -> float:
+        """How long a poll sleeps unless woken: until the next row is due, as far as the clock tells."""
+        if isinstance(self._clock, ManualClock):
+            return remaining_s  # moving it wakes whoever waits
+        due = self._shared.agenda.next_due()
+        if due is not None:
+            remaining_s = min(remaining_s, max(due - self.store.now(), 1) / 1_000)
+        return remaining_s if isinstance(self._clock, SystemClock) else min(remaining_s, _FOREIGN_CLOCK_PAUSE_S)

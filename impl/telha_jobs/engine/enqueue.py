@@ -1,0 +1,85 @@
+"""Enqueue: one job, many, or the follow-ups of a completion (seed §6, idempotency by key within a scope)."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from telha_jobs.codec import UnreadableError, canonical, unpack_value
+from telha_jobs.core import decide
+from telha_jobs.core.record import Record
+from telha_jobs.engine.commands import CreatedJob, Draft
+from telha_jobs.engine.find import find_job
+from telha_jobs.engine.rows import INLINE_PAYLOAD_BYTES_MAX
+from telha_jobs.engine.unit import Unit
+from telha_jobs.errors import IdempotencyConflictError, JobUnreadableError
+from telha_jobs.rules import later
+from telha_jobs.types import State
+
+
+def enqueue(unit: Unit, drafts: Sequence[Draft], *, indexed: bool) -> list[CreatedJob]:
+    """Create each job, or find the one its key names. Equals the sequence of singles; the first refusal refuses all.
+
+    `indexed`: whether a refusal names the position of the draft.
+    """
+    return [_enqueue_one(unit, draft, index if indexed else None) for index, draft in enumerate(drafts)]
+
+
+def _enqueue_one(unit: Unit, draft: Draft, index: int | None) -> CreatedJob:
+    named = None if draft.key is None else unit.named(draft.scope, draft.key)
+    if named is None or draft.key is None or unit.find(named) is None:
+        return CreatedJob(_create(unit, draft), created=True, state=State.PENDING.value)
+    existing = find_job(unit, named)
+    if existing.key != draft.key or not _is_work_of(unit, draft, existing):
+        raise IdempotencyConflictError(UUID(bytes=named), draft.key, index=index)
+    return CreatedJob(named, created=False, state=existing.state.value)
+
+
+def _is_work_of(unit: Unit, draft: Draft, record: Record) -> bool:
+    """Whether the draft is the same work as the job: kind, payload version, and payload type for type."""
+    if record.kind != draft.kind or record.payload_version != draft.payload_version:
+        return False
+    stored = unit.payload(record)
+    if stored == draft.payload:
+        return True
+    try:
+        return stored is not None and canonical(unpack_value(stored)) == canonical(draft.payload_value)
+    except UnreadableError:
+        raise JobUnreadableError(UUID(bytes=record.job_id)) from None
+
+
+def _create(unit: Unit, draft: Draft) -> bytes:
+    job_id = unit.make_id(draft.scope)
+    run_at = draft.run_at if draft.delay is None else later(unit.now, draft.delay)
+    inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
+    record = Record(
+        job_id=job_id,
+        scope=draft.scope,
+        state=State.PENDING,
+        priority=draft.priority,
+        created_at=unit.now,
+        kind=draft.kind,
+        payload=draft.payload if inline else None,
+        payload_version=draft.payload_version,
+        headers=draft.headers,
+        run_at=run_at,
+        due=unit.now if run_at is None else max(unit.now, run_at),
+        attempts=0,
+        max_attempts=draft.max_attempts,
+        generation=0,
+        lease_end=None,
+        worker=None,
+        leased_at=None,
+        deadline=None,
+        ended_at=None,
+        purge_at=None,
+        dead_reason=None,
+        submit=None,
+        result=None,
+        progress=None,
+        key=draft.key,
+        sequence=0,
+        token=b"",
+        events=(),
+        unknown={},
+    )
+    unit.create(decide.enqueued(record, unit.terms(draft.kind)), draft.payload)
+    return job_id

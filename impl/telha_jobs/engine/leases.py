@@ -1,0 +1,136 @@
+"""Grant, extend and release leases (seed §3, §6)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from telha_jobs.agenda import Row
+from telha_jobs.codec import UnreadableError, unpack_value
+from telha_jobs.core import decide
+from telha_jobs.core.record import WAITING, Record
+from telha_jobs.engine.commands import Filters, Ref
+from telha_jobs.engine.find import find_job, require_current, stale_error
+from telha_jobs.engine.unit import Unit, Unreadable
+from telha_jobs.errors import JobNotFoundError, JobUnreadableError, QueueError
+from telha_jobs.keys import ready_key
+from telha_jobs.store.port import Family
+from telha_jobs.types import Lease, Outcome, OutcomeStatus
+
+
+class Grant(NamedTuple):
+    """A leased record and its decoded payload and progress."""
+
+    record: Record
+    payload: Any
+    progress: Any
+
+
+def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
+    """Lease up to `limit` jobs, one after another in exact order.
+
+    Rows that cannot be read go to quarantine on the way.
+    """
+    kinds = None if filters.kinds is None else unit.shared.kinds.matching(filters.kinds)
+    leases: list[Lease] = []
+    while len(leases) < limit:
+        row = unit.shared.agenda.first(kinds, filters.scopes)
+        if row is None:
+            break
+        record = _candidate(unit, row)
+        if record is None:
+            continue
+        carried = _carried(unit, record)
+        if carried is None:
+            continue
+        leased = decide.granted(
+            record, unit.terms(record.kind), worker=worker, incarnation=unit.shared.store.incarnation
+        )
+        unit.move(record.job_id, leased)
+        unit.served(record.scope)
+        leases.append(_lease(leased, *carried))
+    return leases
+
+
+def _candidate(unit: Unit, row: Row) -> Record | None:
+    """The record behind an agenda row; None after getting a row out of the way that no record explains."""
+    record = unit.find(row.job_id)
+    if isinstance(record, Unreadable) and unit.quarantine(record):
+        return None
+    if (
+        isinstance(record, Record)
+        and record.state in WAITING
+        and (record.scope, record.priority, record.due) == (row.scope, row.priority, row.due)
+        and unit.kind_number(record.kind) == row.kind
+    ):
+        return record
+    unit.drop_ready(row)
+    unit.shared.count_orphan(Family.READY, ready_key(*row))
+    return None
+
+
+def _carried(unit: Unit, record: Record) -> tuple[Any, Any] | None:
+    """Payload and progress; None after moving a row to quarantine whose values cannot be decoded."""
+    payload = unit.payload(record) or b""  # a missing one reads as an empty one: unreadable
+    try:
+        return unpack_value(payload), None if record.progress is None else unpack_value(record.progress)
+    except UnreadableError:
+        unit.quarantine_found(record)
+        return None
+
+
+def _lease(record: Record, payload: Any, progress: Any) -> Lease:
+    return Lease(
+        job_id=UUID(bytes=record.job_id),
+        generation=record.generation,
+        scope=UUID(bytes=record.scope),
+        kind=record.kind,
+        payload=payload,
+        payload_version=record.payload_version,
+        headers=dict(record.headers),
+        attempt=record.attempts + 1,
+        deadline_ms=record.deadline or 0,
+        worker=record.worker or "",
+        progress=progress,
+    )
+
+
+def extend(unit: Unit, refs: Sequence[Ref], progress: Mapping[bytes, bytes]) -> list[Outcome]:
+    """Move deadlines on; one outcome per lease, in order, as the singles would give them."""
+    return [_extend_one(unit, ref, progress.get(ref.job_id)) for ref in refs]
+
+
+def _extend_one(unit: Unit, ref: Ref, progress: bytes | None) -> Outcome:
+    record = readable(unit, ref.job_id)
+    if isinstance(record, Outcome):
+        return record
+    error = stale_error(record, ref)
+    if error is not None:
+        return outcome(ref.job_id, "stale", error=error)
+    extended, at_limit = decide.extended(record, unit.terms(record.kind), progress=progress)
+    unit.move(ref.job_id, extended)
+    return outcome(ref.job_id, "at_limit" if at_limit else "extended", deadline_ms=extended.deadline)
+
+
+def release(unit: Unit, ref: Ref, delay_ms: int) -> None:
+    """Give a job back untried; after its deadline this is an expiry."""
+    record = find_job(unit, ref.job_id)
+    require_current(record, ref)
+    unit.move(ref.job_id, decide.released(record, unit.terms(record.kind), delay_ms=delay_ms))
+
+
+def readable(unit: Unit, job_id: bytes) -> Record | Outcome:
+    """The job for one item of a bulk call, or the outcome that says it is not there (or cannot be read)."""
+    record = unit.find(job_id)
+    if record is None:
+        return outcome(job_id, "not_found", error=JobNotFoundError(UUID(bytes=job_id)))
+    if isinstance(record, Unreadable):
+        unit.quarantine(record)
+        return outcome(job_id, "not_found", error=JobUnreadableError(UUID(bytes=job_id)))
+    return record
+
+
+def outcome(
+    job_id: bytes, status: OutcomeStatus, *, deadline_ms: int | None = None, error: QueueError | None = None
+) -> Outcome:
+    """One item's outcome."""
+    return Outcome(UUID(bytes=job_id), status, deadline_ms, error)

@@ -1,0 +1,86 @@
+"""What every unit of work of one open queue shares: the store, the configuration, and what was derived at open."""
+
+import logging
+import secrets
+from collections.abc import Sequence
+from uuid import UUID
+
+from telha_jobs.agenda import Agenda, Row
+from telha_jobs.config import Policy, QueueConfig
+from telha_jobs.core.decide import Terms
+from telha_jobs.counters import Counters
+from telha_jobs.engine.job_ids import JobIds
+from telha_jobs.engine.reader import Source
+from telha_jobs.keys import LAST_ID, LAST_SERVED, after, group_prefix, parse_ready_key, parse_timer_key, u64
+from telha_jobs.kinds import Kinds
+from telha_jobs.recovery import load_agenda, load_counters, load_kinds, pages
+from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Family, Store, Write
+
+_log = logging.getLogger("telha_jobs")
+
+
+class Shared:
+    """The state of one open queue. Everything but `store` and `config` can be derived from disk again."""
+
+    def __init__(self, store: Store, config: QueueConfig) -> None:
+        self.store = store
+        self.config = config
+        self.kinds: Kinds = load_kinds(store)
+        self.counters: Counters = load_counters(store)
+        last_id, last_served = store.read(((Family.META, LAST_ID), (Family.META, LAST_SERVED)))
+        self.ids = JobIds(last_id.value)
+        self.last_served = last_served.value
+        self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=self.last_served)
+        self.orphans_dropped = 0
+        self._policies: dict[str, Policy] = {}
+        self._nonce = secrets.token_bytes(8)
+        self._commits = 0
+
+    def source(self) -> Source:
+        """What reads need."""
+        return Source(self.store, self.kinds, self.counters)
+
+    def policy(self, kind: str) -> Policy:
+        """The policy in force for a kind."""
+        policy = self._policies.get(kind)
+        if policy is None:
+            policy = self._policies[kind] = self.config.policy_for(kind)
+        return policy
+
+    def terms(self, now: int, kind: str) -> Terms:
+        """What a decision about a job of this kind needs to know."""
+        config = self.config
+        return Terms(now, self.policy(kind), config.events_max, config.retention_completed_ms, config.retention_dead_ms)
+
+    def next_token(self) -> bytes:
+        """A commit token nobody else uses: the open's nonce and a count."""
+        self._commits += 1
+        return self._nonce + u64(self._commits)
+
+    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+        """Commit, and settle an unknown outcome where the store can."""
+        try:
+            return self.store.commit(checks, writes, token)
+        except CommitUnknownError as error:
+            _log.error("the outcome of a commit is unknown: %s", error)
+            return self.store.resolve(token, checks, writes)
+
+    def ready_rows_of(self, scope: bytes, kind: int, priority: int, job_id: bytes) -> list[Row]:
+        """The `ready` entries of one job, found the slow way: its row cannot say when it is due."""
+        prefix = group_prefix(scope, kind, priority)
+        keys = (parse_ready_key(key) for key, _ in pages(self.store, Family.READY, prefix, after(prefix)))
+        return [Row(*key) for key in keys if key.job_id == job_id]
+
+    def timers_of(self, job_id: bytes) -> list[bytes]:
+        """The `timers` keys of one job, found the slow way."""
+        keys = (key for key, _ in pages(self.store, Family.TIMERS, b"", None))
+        return [key for key in keys if parse_timer_key(key).job_id == job_id]
+
+    def count_orphan(self, family: Family, key: bytes) -> None:
+        """A derived entry that no row explains was dropped."""
+        self.orphans_dropped += 1
+        _log.warning("dropped an entry of %s that no row explains: %s", family.value, key.hex())
+
+    def log_quarantine(self, job_id: bytes) -> None:
+        """A row went to quarantine."""
+        _log.error("the row of job %s cannot be decoded: moved to quarantine", UUID(bytes=job_id))

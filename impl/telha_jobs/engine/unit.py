@@ -1,0 +1,265 @@
+"""A unit of work: what one call read and decided, and the one commit that writes it.
+
+Records are read through the unit, so that a call which meets a job twice sees its own change; moves reach the agenda at
+once (a batch of grants needs
+that) and are rolled back when the commit is refused.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from telha_jobs.agenda import Row
+from telha_jobs.codec import UnreadableError, decode_record
+from telha_jobs.config import QueueConfig
+from telha_jobs.core.decide import Terms
+from telha_jobs.core.record import Record
+from telha_jobs.engine.rows import ready_row, row_key, writes_for
+from telha_jobs.engine.shared import Shared
+from telha_jobs.errors import InvalidArgumentError
+from telha_jobs.keys import (
+    JOB_KEY_BYTES,
+    LAST_ID,
+    LAST_SERVED,
+    CountKey,
+    count_key,
+    idem_key,
+    kind_key,
+    parse_job_key,
+    parse_u64,
+    quarantine_key,
+    ready_key,
+)
+from telha_jobs.rules import KINDS_MAX
+from telha_jobs.store.port import Add, Check, Conflict, Delete, Family, Put, Write
+
+
+class Unreadable(NamedTuple):
+    """A row that exists and cannot be decoded, or that is in quarantine already (`value` None)."""
+
+    key: bytes
+    value: bytes | None
+    kind: int
+
+
+@dataclass(slots=True)
+class _Slot:
+    before: Record | None
+    now: Record | None
+    kind: int
+
+
+class Unit:
+    """One call's work at one time. Lives and dies under the engine's lock."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.now = shared.store.now()
+        self.sequence = shared.store.sequence + 1
+        self._slots: dict[bytes, _Slot] = {}
+        self._checks: list[Check] = []
+        self._writes: list[Write] = []
+        self._counts: dict[CountKey, int] = {}
+        self._new_kinds: dict[str, int] = {}
+        self._keys: dict[bytes, bytes] = {}
+        self._payloads: dict[bytes, bytes] = {}
+        self._quarantined: dict[bytes, Unreadable] = {}
+        self._removed: list[Row] = []
+        self._inserted: list[Row] = []
+        self._served: bytes | None = None
+        self._ids_made = False
+        shared.agenda.advance(self.now)
+        shared.agenda.begin()
+
+    @property
+    def config(self) -> QueueConfig:
+        """The configuration in force."""
+        return self.shared.config
+
+    def terms(self, kind: str) -> Terms:
+        """The time and the rules for a job of this kind."""
+        return self.shared.terms(self.now, kind)
+
+    # -- reading
+
+    def find(self, job_id: bytes) -> Record | Unreadable | None:
+        """The job as this unit has it; None: there is no such job."""
+        slot = self._slots.get(job_id)
+        if slot is not None:
+            return slot.now
+        if job_id in self._quarantined:
+            return self._quarantined[job_id]
+        place = self.read(Family.IDS, job_id)
+        if place is None:
+            return None
+        key, kind = place[:JOB_KEY_BYTES], parse_u64(place[JOB_KEY_BYTES:])
+        value = self.read(Family.JOBS, key)
+        if value is None:
+            return Unreadable(key, None, kind)
+        try:
+            record = decode_record(key, value)
+        except UnreadableError:
+            return Unreadable(key, value, kind)
+        self._slots[job_id] = _Slot(record, record, kind)
+        return record
+
+    def read(self, family: Family, key: bytes) -> bytes | None:
+        """One value, guarded: the commit fails if it changes before."""
+        [found] = self.shared.store.read(((family, key),))
+        self._checks.append(Check(family, key, found.version))
+        return found.value
+
+    def named(self, scope: bytes, key: str) -> bytes | None:
+        """The job that an idempotency key of a scope points to."""
+        place = idem_key(scope, key)
+        return self._keys.get(place) or self.read(Family.IDEM, place)
+
+    def payload(self, record: Record) -> bytes | None:
+        """The encoded payload, wherever it lives; None: it is missing."""
+        if record.payload is not None:
+            return record.payload
+        return self._payloads.get(record.job_id) or self.read(Family.PAYLOADS, record.job_id)
+
+    # -- deciding
+
+    def kind_number(self, kind: str) -> int:
+        """The number of a kind, new ones interned by this unit's commit."""
+        number = self.shared.kinds.numbers.get(kind) or self._new_kinds.get(kind)
+        if number is None:
+            number = self.shared.kinds.next_number() + len(self._new_kinds)
+            if number > KINDS_MAX:
+                raise InvalidArgumentError("kind", f"would be number {number}; a queue knows at most {KINDS_MAX} kinds")
+            self._new_kinds[kind] = number
+            self._writes.append(Put(Family.META, kind_key(number), kind.encode("utf-8")))
+        return number
+
+    def make_id(self, scope: bytes) -> bytes:
+        """A new job id, above every other."""
+        self._ids_made = True
+        return self.shared.ids.make(self.now, scope)
+
+    def create(self, record: Record, payload: bytes) -> None:
+        """A new job. Its payload goes to a family of its own when the record does not hold it."""
+        if record.key is not None:
+            self._keys[idem_key(record.scope, record.key)] = record.job_id
+        if record.payload is None:
+            self._payloads[record.job_id] = payload
+            self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
+        number = self.kind_number(record.kind)
+        self._slots[record.job_id] = _Slot(None, None, number)
+        self.move(record.job_id, record)
+
+    def move(self, job_id: bytes, record: Record | None) -> None:
+        """The job found before becomes `record`; None: it goes."""
+        slot = self._slots[job_id]
+        old_row = None if slot.now is None else ready_row(slot.now, slot.kind)
+        new_row = None if record is None else ready_row(record, slot.kind)
+        self._count(slot.now, slot.kind, -1)
+        self._count(record, slot.kind, +1)
+        slot.now = record
+        if old_row != new_row:
+            if old_row is not None:
+                self._leave(old_row)
+            if new_row is not None:
+                self._inserted.append(new_row)
+                self.shared.agenda.insert(new_row)
+
+    def served(self, scope: bytes) -> None:
+        """The scope got a grant: it goes to the tail of the ring, and the next open starts behind it."""
+        self._served = scope
+        self.shared.agenda.served(scope)
+
+    # -- rows that are not what they should be
+
+    def quarantine(self, bad: Unreadable) -> bool:
+        """Move an unreadable row to quarantine; False when it is there already.
+
+        `ids` and `idem` keep the job's place.
+        """
+        if bad.value is None:
+            return False
+        place = parse_job_key(bad.key)
+        self._slots.pop(place.job_id, None)
+        self._quarantined[place.job_id] = Unreadable(bad.key, None, bad.kind)
+        self._writes += [
+            Delete(Family.JOBS, bad.key),
+            Put(Family.QUARANTINE, quarantine_key(bad.key), bad.value),
+        ]
+        self._add(CountKey(place.scope, bad.kind, place.state), -1)
+        for row in self.shared.ready_rows_of(place.scope, bad.kind, place.priority, place.job_id):
+            self.drop_ready(row)
+        self._writes += [Delete(Family.TIMERS, key) for key in self.shared.timers_of(place.job_id)]
+        self.shared.log_quarantine(place.job_id)
+        return True
+
+    def quarantine_found(self, record: Record) -> None:
+        """The same for a row that decodes but carries values that do not."""
+        key = row_key(record)
+        self.quarantine(Unreadable(key, self.read(Family.JOBS, key), self.kind_number(record.kind)))
+
+    def drop_ready(self, row: Row) -> None:
+        """Remove a `ready` entry that no row explains."""
+        self._writes.append(Delete(Family.READY, ready_key(*row)))
+        self._leave(row)
+
+    def drop_timer(self, key: bytes) -> None:
+        """Remove a `timers` entry that no row explains."""
+        self._writes.append(Delete(Family.TIMERS, key))
+
+    # -- the commit
+
+    def commit(self) -> Conflict | None:
+        """Write everything at once, or, when there is nothing to write, nothing.
+
+        A conflict leaves everything as it was.
+        """
+        token = self.shared.next_token()
+        writes = self._all_writes(token)
+        if not writes:
+            return None
+        answer = self.shared.commit(self._checks, writes, token)
+        if isinstance(answer, Conflict):
+            self.roll_back()
+            return answer
+        for name, number in self._new_kinds.items():
+            self.shared.kinds.add(number, name)
+        for key, delta in self._counts.items():
+            if delta:
+                self.shared.counters.add(key, delta)
+        if self._served is not None:
+            self.shared.last_served = self._served
+        return None
+
+    def roll_back(self) -> None:
+        """Forget what was decided; the agenda is as it was before."""
+        self.shared.agenda.roll_back(self._removed, self._inserted)
+
+    @property
+    def made_ready(self) -> bool:
+        """Whether this unit added a waiting row, so that a waiting poll should look again."""
+        return bool(self._inserted)
+
+    def _all_writes(self, token: bytes) -> list[Write]:
+        writes: list[Write] = []
+        for slot in self._slots.values():
+            if slot.before is not slot.now:
+                writes += writes_for(slot.before, slot.now, slot.kind, sequence=self.sequence, token=token)
+        writes += self._writes
+        if not writes:
+            return writes
+        writes += [Add(Family.META, count_key(*key), delta) for key, delta in self._counts.items() if delta]
+        if self._ids_made and self.shared.ids.last is not None:
+            writes.append(Put(Family.META, LAST_ID, self.shared.ids.last))
+        if self._served is not None:
+            writes.append(Put(Family.META, LAST_SERVED, self._served))
+        return writes
+
+    def _leave(self, row: Row) -> None:
+        self._removed.append(row)
+        self.shared.agenda.remove(row)
+
+    def _count(self, record: Record | None, kind: int, delta: int) -> None:
+        if record is not None:
+            self._add(CountKey(record.scope, kind, record.state), delta)
+
+    def _add(self, key: CountKey, delta: int) -> None:
+        self._counts[key] = self._counts.get(key, 0) + delta

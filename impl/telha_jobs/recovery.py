@@ -1,0 +1,71 @@
+"""What an open derives from disk: interned kinds, counters, the agenda. All of it follows from rows; `audit.py`
+proves that it does.
+"""
+
+from collections.abc import Iterator
+
+from telha_jobs.agenda import WINDOW_ROWS, Agenda, GroupKey, Place
+from telha_jobs.counters import Counters
+from telha_jobs.keys import (
+    COUNT_PREFIX,
+    KIND_PREFIX,
+    after,
+    group_prefix,
+    parse_count_key,
+    parse_ready_key,
+    parse_u64,
+    u64,
+)
+from telha_jobs.kinds import Kinds
+from telha_jobs.store.port import Family, Store
+
+PAGE_ROWS = 1_000
+
+
+def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Every pair of a range, read a page at a time."""
+    while True:
+        page = store.scan(family, start, end, PAGE_ROWS)
+        yield from page
+        if len(page) < PAGE_ROWS:
+            return
+        start = page[-1][0] + b"\0"
+
+
+def load_kinds(store: Store) -> Kinds:
+    """The interned kinds of `meta`."""
+    rows = pages(store, Family.META, KIND_PREFIX, after(KIND_PREFIX))
+    return Kinds({parse_u64(key[len(KIND_PREFIX) :]): name.decode("utf-8") for key, name in rows})
+
+
+def load_counters(store: Store) -> Counters:
+    """The counters of `meta`, summed up."""
+    rows = pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX))
+    return Counters((parse_count_key(key), int.from_bytes(value, "big", signed=True)) for key, value in rows)
+
+
+def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
+    """The agenda of an open: one seek for each group of `ready`, then the ring."""
+
+    def refill(group: GroupKey, start: Place, limit: int) -> list[Place]:
+        return _places(store, group, start, limit)
+
+    agenda = Agenda(refill)
+    seek = b""
+    while first := store.scan(Family.READY, seek, None, 1):
+        row = parse_ready_key(first[0][0])
+        group = (row.scope, row.kind, row.priority)
+        window = _places(store, group, (row.due, row.job_id), WINDOW_ROWS)
+        agenda.load(group, window, complete=len(window) < WINDOW_ROWS)
+        behind = after(group_prefix(*group))
+        if behind is None:
+            break
+        seek = behind
+    agenda.start(now, last_served)
+    return agenda
+
+
+def _places(store: Store, group: GroupKey, start: Place, limit: int) -> list[Place]:
+    prefix = group_prefix(*group)
+    rows = store.scan(Family.READY, prefix + u64(start[0]) + start[1], after(prefix), limit)
+    return [(row.due, row.job_id) for row in (parse_ready_key(key) for key, _ in rows)]
