@@ -32,7 +32,7 @@ from telha_jobs.store.port import (
     Write,
 )
 
-_LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3)
+_LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3 + 64 * 1024**2)
 _CLOSED = "the queue is closed: open it again"
 _FAILED = "the storage failed: close the queue and open it again"
 

@@ -109,14 +109,11 @@ class RocksStore:
         where = opening.prepare(path)
         opened = opening.open_owned(where, database)
         try:
-            incarnation, state = _begin(opened)
-            return cls(
-                opened,
-                QueueClock(clock, state.high_water_ms),
-                state=state,
-                incarnation=incarnation,
-                durability=durability,
-            )
+            incarnation, state = _recorded(opened)
+            # Before anything is written: a clock that cannot be read refuses the open.
+            queue_clock = QueueClock(clock, state.high_water_ms)
+            incarnation = _begin(opened, incarnation)
+            return cls(opened, queue_clock, state=state, incarnation=incarnation, durability=durability)
         except BaseException as error:
             opened.close()
             if isinstance(error, InvalidArgumentError | QueueUnavailableError) or not isinstance(error, Exception):
@@ -339,9 +336,8 @@ class RocksStore:
             raise QueueUnavailableError(self._refusal)
 
 
-def _begin(database: Database) -> tuple[int, layout.CommitState]:
-    """Mark the database as open, durably, before the first commit. Returns the incarnation and the newest commit."""
-    incarnation, state = _recorded(database)
+def _begin(database: Database, incarnation: int) -> int:
+    """Mark the database as open, durably, before the first commit; returns the incarnation from now on."""
     if database.get(Family.META, layout.OPEN_KEY) is not None:
         incarnation += 1
     changes: list[Put | Delete] = [
@@ -352,10 +348,11 @@ def _begin(database: Database) -> tuple[int, layout.CommitState]:
         changes.append(Put(Family.META, layout.FORMAT_KEY, layout.encode_format(layout.FORMAT)))
     database.write(database.batch(changes))
     database.flush()
-    return incarnation, state
+    return incarnation
 
 
 def _recorded(database: Database) -> tuple[int, layout.CommitState]:
+    """The incarnation and the newest commit as they stand in the database."""
     state = database.get(Family.META, layout.COMMIT_KEY)
     incarnation = database.get(Family.META, layout.INCARNATION_KEY)
     return (

@@ -1,0 +1,465 @@
+"""What only the RocksDB store promises: ownership, untouching refusals, release, group commit, failing closed."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict, WriteBatch
+
+from telha_jobs.clock import ManualClock
+from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
+from telha_jobs.store import layout
+from telha_jobs.store.port import Add, Check, Committed, Conflict, Delete, Family, Put
+from telha_jobs.store.rocks import RocksStore
+from tests.contract.rigs import START_MS, RocksRig, copy_as_crashed
+
+TOKEN = b"token"
+JOBS, META = Family.JOBS, Family.META
+
+
+def fingerprint(path: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every file below a directory with size, time of change and content, so that any touch shows.
+
+    But LOCK: opening and closing it here would drop the lock this process holds on it.
+    """
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.name != "LOCK"]
+    return {
+        str(file.relative_to(path)): (file.stat().st_size, file.stat().st_mtime_ns, file.read_bytes()) for file in files
+    }
+
+
+def raw_database(path: Path, rows: dict[str, dict[bytes, bytes]]) -> None:
+    """A RocksDB database made without the store; family `default` is always there."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    families = {name: Options(raw_mode=True) for name in rows if name != "default"}
+    database = Rdict(str(path), options, column_families=families)
+    for name, pairs in rows.items():
+        batch = WriteBatch(raw_mode=True)
+        for key, value in pairs.items():
+            batch.put(key, value, database.get_column_family_handle(name))
+        database.write(batch)
+    database.close()
+
+
+def commit(store: RocksStore, key: bytes = b"k", value: bytes = b"v") -> int:
+    """One commit; returns its sequence."""
+    outcome = store.commit([], [Put(JOBS, key, value)], TOKEN)
+    assert isinstance(outcome, Committed)
+    return outcome.sequence
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A fresh Python process running a script."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_open_creates_the_directory_and_all_families(directory: Path) -> None:
+    """The first open makes the directory, its parents and every family, and nothing beside them."""
+    path = directory / "not" / "yet" / "there"
+    RocksStore.open(path, clock=ManualClock(START_MS)).close()
+    names = {family.value for family in Family} | {"default"}
+    assert names == set(Rdict.list_cf(str(path)))
+
+
+def test_a_new_database_holds_the_stores_keys(rocks: RocksRig) -> None:
+    """Byte for byte: format 1.0, incarnation 0 and the open mark; a commit adds its sequence and the high water."""
+    store = rocks.open()
+    fresh = store.scan(META, b"", None, 9)
+    rocks.clock.advance(2)
+    store.now()
+    commit(store)
+    expected = [
+        (b"store/format", bytes.fromhex("0001 0000")),
+        (b"store/incarnation", bytes.fromhex("00000000")),
+        (b"store/open", b"\x01"),
+    ]
+    state = (b"store/commit", bytes.fromhex("0000000000000001 00000000000f4242"))
+    assert expected == fresh
+    assert sorted([state, *expected]) == store.scan(META, b"", None, 9)
+
+
+def test_a_clean_close_leaves_no_mark(rocks: RocksRig) -> None:
+    """After a clean close the open mark is gone and the newest time is kept, although nothing was committed."""
+    store = rocks.open()
+    rocks.clock.advance(500)
+    told = store.now()
+    store.close()
+    view = RocksStore.open_read_only(rocks.path, clock=rocks.clock)
+    found = dict(view.scan(META, b"", None, 9))
+    view.close()
+    assert layout.CommitState(0, told) == layout.decode_commit(found[layout.COMMIT_KEY])
+    assert layout.OPEN_KEY not in found
+
+
+def test_reopening_fifty_times_at_once(rocks: RocksRig) -> None:
+    """A closed store has released everything: the same process opens it again at once, after any use."""
+
+    def work(store: RocksStore) -> None:
+        store.wait(commit(store))
+
+    for _ in range(50):
+        opened = rocks.open()
+        opened.scan(JOBS, b"", None, 10)
+        threads = [threading.Thread(target=work, args=(opened,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        opened.close()
+    assert rocks.open().sequence == 100
+
+
+def test_close_answers_who_still_waits(rocks: RocksRig) -> None:
+    """Closing while threads commit and wait: each call ends, and what was answered is there after reopening."""
+    store = rocks.open()
+    answered: list[bytes] = []
+    refusals: list[str] = []
+    began = threading.Barrier(5)
+
+    def work(number: int) -> None:
+        began.wait()
+        for step in range(10_000):
+            key = b"%d/%d" % (number, step)
+            try:
+                store.wait(commit(store, key))
+            except QueueUnavailableError as error:
+                refusals.append(error.outcome)
+                return
+            answered.append(key)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    began.wait()
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert refusals == ["not_applied"] * 4
+    again = rocks.open()
+    values = again.read([(JOBS, key) for key in answered])
+    assert ([b"v"] * len(answered), len(answered)) == ([one.value for one in values], again.sequence)
+
+
+def test_a_second_open_in_this_process_is_locked_out(rocks: RocksRig) -> None:
+    """The error carries the path and says who holds it, also by another name; the owner is not disturbed."""
+    store = rocks.open()
+    alias = rocks.path.with_name("alias")
+    alias.symlink_to(rocks.path)
+    before = fingerprint(rocks.path)
+    for path in (rocks.path, alias, rocks.path / ".." / rocks.path.name):
+        with pytest.raises(QueueLockedError) as refused:
+            RocksStore.open(path, clock=rocks.clock)
+        assert str(rocks.path) == refused.value.path
+        assert "by this process" in str(refused.value)
+    assert before == fingerprint(rocks.path)
+    assert commit(store) == 1
+
+
+def test_another_process_is_locked_out(rocks: RocksRig) -> None:
+    """Another process is told the owner's process id; after the refusal the lock still holds."""
+    rocks.open()
+    script = (
+        "import sys; from telha_jobs.store.rocks import RocksStore; from telha_jobs.clock import SystemClock\n"
+        "try: RocksStore.open(sys.argv[1], clock=SystemClock())\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    for _ in range(2):
+        done = run(script, rocks.path)
+        assert done.stdout.startswith("QueueLockedError"), done
+        assert f"by process {os.getpid()}" in done.stdout
+
+
+def test_the_lock_holds_without_the_table_of_locks(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system's table of locks cannot be read, RocksDB's own refusal is the same error."""
+    rocks.open()
+    monkeypatch.setattr("telha_jobs.store.opening._LOCK_TABLE", Path("/nonexistent"))
+    with pytest.raises(QueueLockedError, match="by this process"):
+        RocksStore.open(rocks.path, clock=rocks.clock)
+
+
+def test_a_newer_major_format_is_refused_untouched(rocks: RocksRig) -> None:
+    """A newer major version refuses both kinds of open, names both versions and leaves every file alone."""
+    newer = layout.FormatVersion(layout.FORMAT.major + 1, 0)
+    rocks.open().close()
+    raw_database(
+        rocks.path, {**{one.value: {} for one in Family}, "meta": {layout.FORMAT_KEY: layout.encode_format(newer)}}
+    )
+    before = fingerprint(rocks.path)
+    opens: list[Callable[[], object]] = [rocks.open, lambda: RocksStore.open_read_only(rocks.path)]
+    for open_it in opens:
+        with pytest.raises(FormatVersionError) as refused:
+            open_it()
+        assert (refused.value.found, refused.value.supported) == (2, 1)
+    assert before == fingerprint(rocks.path)
+
+
+def test_a_newer_minor_format_is_opened_and_kept(rocks: RocksRig) -> None:
+    """A newer minor version is read and written, and its version stays as it is."""
+    newer = layout.encode_format(layout.FormatVersion(layout.FORMAT.major, layout.FORMAT.minor + 7))
+    rocks.open().close()
+    raw_database(rocks.path, {**{one.value: {} for one in Family}, "meta": {layout.FORMAT_KEY: newer}})
+    store = rocks.open()
+    commit(store)
+    assert newer == store.read([(META, layout.FORMAT_KEY)])[0].value
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"default": {b"a": b"1"}},
+        {"default": {}, "pages": {}},
+        {"jobs": {b"a": b"1"}},
+        {**{family.value: {} for family in Family}, "meta": {b"a": b"1"}},
+        {**{family.value: {} for family in Family}, "meta": {layout.FORMAT_KEY: b"one"}},
+    ],
+    ids=["data in default", "unknown family", "rows without format", "meta without format", "no format at all"],
+)
+def test_a_foreign_database_is_refused_untouched(rocks: RocksRig, rows: dict[str, dict[bytes, bytes]]) -> None:
+    """A RocksDB database of somebody else is refused by both kinds of open, and no file of it changes."""
+    raw_database(rocks.path, rows)
+    before = fingerprint(rocks.path)
+    opens: list[Callable[[], object]] = [rocks.open, lambda: RocksStore.open_read_only(rocks.path)]
+    for open_it in opens:
+        with pytest.raises(QueueUnavailableError, match="open another directory") as refused:
+            open_it()
+        assert refused.value.outcome == "not_applied"
+    assert before == fingerprint(rocks.path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [{"default": {}}, {"jobs": {}, "ids": {}}, {family.value: {} for family in Family}],
+    ids=["no family", "some families", "no format"],
+)
+def test_a_first_open_that_was_cut_short_goes_on(rocks: RocksRig, rows: dict[str, dict[bytes, bytes]]) -> None:
+    """An empty database without a format version is where a first open stopped: the next one finishes it."""
+    raw_database(rocks.path, rows)
+    store = rocks.open()
+    assert (store.incarnation, commit(store)) == (0, 1)
+
+
+def test_an_empty_directory_is_taken(rocks: RocksRig) -> None:
+    """A directory that is there already, with files of no database in it, becomes the queue's."""
+    rocks.path.mkdir()
+    (rocks.path / "lost+found").mkdir()
+    assert commit(rocks.open()) == 1
+
+
+def test_a_path_that_cannot_be_a_directory_is_refused(directory: Path) -> None:
+    """A file, a path below a file, and one where nothing can be made: not applied, with what to do."""
+    (directory / "file").write_text("not a directory")
+    for path in (directory / "file", directory / "file" / "below", Path("/proc/self/queue")):
+        with pytest.raises(QueueUnavailableError, match="give a directory that can be written") as refused:
+            RocksStore.open(path, clock=ManualClock(START_MS))
+        assert refused.value.outcome == "not_applied"
+    assert (directory / "file").read_text() == "not a directory"
+
+
+def test_a_damaged_database_is_refused_with_what_the_storage_said(rocks: RocksRig) -> None:
+    """A database that cannot be read is refused as not applied, by both kinds of open."""
+    rocks.open().close()
+    (rocks.path / "CURRENT").write_text("nothing of use\n")
+    opens: list[Callable[[], object]] = [rocks.open, lambda: RocksStore.open_read_only(rocks.path)]
+    for open_it in opens:
+        with pytest.raises(QueueUnavailableError, match=r"cannot be opened .*CURRENT") as refused:
+            open_it()
+        assert refused.value.outcome == "not_applied"
+
+
+@pytest.mark.parametrize("key", [layout.COMMIT_KEY, layout.INCARNATION_KEY])
+def test_a_damaged_key_of_the_store_refuses_the_open(rocks: RocksRig, key: bytes) -> None:
+    """A value of the store's own that cannot be decoded refuses the open, and everything is released again."""
+    rocks.open().close()
+    raw_database(rocks.path, {**{one.value: {} for one in Family}, "meta": {key: b"?"}})
+    for _ in range(2):
+        with pytest.raises(QueueUnavailableError, match="bytes, these are 1"):
+            rocks.open()
+
+
+def test_a_view_beside_the_owner_changes_nothing(rocks: RocksRig) -> None:
+    """A view shows what is written by now, commits nothing, and no file of the database changes by it."""
+    store = rocks.open()
+    rocks.clock.advance(9)
+    told = store.now()
+    commit(store, b"a", b"1")
+    before = fingerprint(rocks.path)
+    view = RocksStore.open_read_only(rocks.path, clock=rocks.clock)
+    commit(store, b"a", b"2")
+    shown = (view.read([(JOBS, b"a")])[0].value, view.sequence, view.incarnation, view.now(), view.read_only)
+    with pytest.raises(QueueUnavailableError) as refused:
+        view.commit([], [Put(JOBS, b"a", b"3")], TOKEN)
+    view.wait(view.sequence)
+    view.close()
+    changed = {name for name, file in fingerprint(rocks.path).items() if before.get(name) != file}
+    assert ((b"1", 1, 0, told, True), "not_applied") == (shown, refused.value.outcome)
+    # The owner's own commit is in the log.
+    assert {True} == {name.endswith(".log") for name in changed}
+    assert (store.sequence, store.read([(JOBS, b"a")])[0].value) == (2, b"2")
+
+
+def test_a_view_of_nothing_creates_nothing(directory: Path) -> None:
+    """Looking where there is no queue is refused, and no directory appears."""
+    for path in (directory / "absent", directory):
+        with pytest.raises(QueueUnavailableError, match="there is no queue"):
+            RocksStore.open_read_only(path)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_view_leaves_no_temporary_files(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """What a view and an open need beside the database is gone when they are done."""
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    rocks.open().close()
+    rocks.open()
+    view = RocksStore.open_read_only(rocks.path)
+    during = len(list(scratch.iterdir()))
+    view.close()
+    assert (during, list(scratch.iterdir())) == (1, [])
+
+
+def test_one_thread_pays_one_sync_per_commit(rocks: RocksRig) -> None:
+    """Each wait for a new commit syncs once; a wait that a sync covers already costs none."""
+    store = rocks.open()
+    rocks.faults.flushes = 0
+    for _ in range(10):
+        sequence = commit(store)
+        for _ in range(3):
+            store.wait(sequence)
+        store.wait(1)
+    commit(store)
+    sequence = commit(store)
+    store.wait(sequence)
+    store.wait(sequence - 1)
+    assert (rocks.faults.flushes, store.counters.syncs) == (11, 11)
+
+
+def test_at_os_durability_nothing_is_synced_until_close(directory: Path) -> None:
+    """At "os" a wait costs no sync; a clean close syncs all the same."""
+    rig = RocksRig(directory, durability="os")
+    store = rig.open()
+    rig.faults.flushes = 0
+    for _ in range(10):
+        store.wait(commit(store))
+    waiting = rig.faults.flushes
+    store.close()
+    assert (waiting, rig.faults.flushes) == (0, 2)
+
+
+def test_a_failed_sync_fails_the_store(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits for the sync does not know its outcome, later calls are not applied, what was synced before stays."""
+    store = rocks.open()
+    store.wait(commit(store))
+    sequence = commit(store)
+    rocks.faults.flush = OSError("the disk is gone, says the test")
+    outcomes = []
+    # The second wait would find the disk mended: the kernel forgets a lost page once it has told of it.
+    with caplog.at_level(logging.CRITICAL):
+        for call in (lambda: store.wait(sequence), lambda: store.wait(sequence), lambda: commit(store), store.now):
+            with pytest.raises(QueueUnavailableError, match="open it again") as refused:
+                call()
+            outcomes.append(refused.value.outcome)
+    store.wait(sequence - 1)
+    assert outcomes == ["unknown", "unknown", "not_applied", "not_applied"]
+    store.close()
+    assert rocks.open().incarnation == 1
+
+
+def test_a_failed_read_fails_the_store(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """A read that the storage cannot answer is not applied, and neither is anything after it."""
+    store = rocks.open()
+    rocks.faults.get = OSError("a block is unreadable, says the test")
+    outcomes = []
+    with caplog.at_level(logging.CRITICAL):
+        for _ in range(2):
+            with pytest.raises(QueueUnavailableError, match="a block is unreadable") as refused:
+                store.read([(JOBS, b"a")])
+            outcomes.append(refused.value.outcome)
+    assert outcomes == ["not_applied", "not_applied"]
+
+
+def test_a_close_that_cannot_sync_says_so_and_releases(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """A failed last sync is told, the database is released, and the next open is an unclean one."""
+    store = rocks.open()
+    commit(store)
+    rocks.faults.flush = OSError("the disk is gone, says the test")
+    with caplog.at_level(logging.CRITICAL), pytest.raises(QueueUnavailableError) as refused:
+        store.close()
+    store.close()
+    assert (refused.value.outcome, rocks.open().incarnation) == ("unknown", 1)
+
+
+def test_a_damaged_counter_does_not_stop_commits(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """A counter that cannot be decoded starts again from zero, and the log says so."""
+    store = rocks.open()
+    store.commit([], [Put(META, b"n", b"bad")], TOKEN)
+    with caplog.at_level(logging.ERROR):
+        store.commit([], [Add(META, b"n", 2)], TOKEN)
+    assert (layout.decode_counter(store.read([(META, b"n")])[0].value or b""), len(caplog.records)) == (2, 1)
+
+
+def test_an_unrelated_commit_is_no_conflict(rocks: RocksRig) -> None:
+    """Versions are coarse, but a check looks for its key in the commits made since."""
+    store = rocks.open()
+    commit(store, b"a")
+    old = store.read([(JOBS, b"a")])[0].version
+    for number in range(20):
+        commit(store, b"%d" % number)
+    passed = store.commit([Check(JOBS, b"a", old)], [Delete(JOBS, b"a")], TOKEN)
+    refused = store.commit([Check(JOBS, b"a", old)], [Delete(JOBS, b"a")], TOKEN)
+    assert (Committed(22), Conflict(), 1) == (passed, refused, store.counters.conflicts)
+
+
+def test_starting_ahead_of_the_wall_warns(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """An open whose wall clock is behind the database's newest time logs a warning with the difference."""
+    store = rocks.open()
+    rocks.clock.advance(3_000)
+    store.now()
+    store.close()
+    rocks.clock.step_wall(-1_234)
+    with caplog.at_level(logging.WARNING, logger="telha_jobs"):
+        rocks.open()
+    assert [word for record in caplog.records for word in record.getMessage().split() if word.isdigit()] == ["1234"]
+
+
+def test_reads_stay_cheap_beside_tombstones(rocks: RocksRig) -> None:
+    """A bounded scan past many removed keys ends at its bound: a scan from one to the next costs no walk over them."""
+    store = rocks.open()
+    rows = 20_000
+    store.commit([], [Put(JOBS, b"a%06d" % number, b"") for number in range(rows)], TOKEN)
+    commit(store, b"b")
+    store.commit([], [Delete(JOBS, b"a%06d" % number) for number in range(rows)], TOKEN)
+    assert (
+        store.scan(JOBS, b"a", b"a000001", 1),
+        [key for key, _ in store.scan(JOBS, b"b", b"c", 1)],
+    ) == ([], [b"b"])
+
+
+def test_the_directory_stays_tidy(rocks: RocksRig) -> None:
+    """After many opens there are few info logs and options files."""
+    for _ in range(12):
+        rocks.open().close()
+    names = [file.name for file in rocks.path.iterdir()]
+    assert len([name for name in names if name.startswith("LOG")]) <= 3
+    assert len(names) <= 16
+
+
+def test_an_unclean_copy_opens_beside_the_original(rocks: RocksRig, directory: Path) -> None:
+    """The state a kill would leave can be copied out of a live database, and holds every commit made by then."""
+    store = rocks.open()
+    for number in range(20):
+        commit(store, b"%d" % number)
+    copy = directory / "copy"
+    copy_as_crashed(rocks.path, copy)
+    other = RocksStore.open(copy, clock=rocks.clock)
+    found = (other.incarnation, other.sequence, len(other.scan(JOBS, b"", None, 99)))
+    other.close()
+    assert (found, commit(store)) == ((1, 20, 20), 21)
