@@ -3,6 +3,7 @@
 It checks arguments, runs one operation of the engine, and turns its answer into public values.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -62,6 +63,7 @@ class JobQueue:
         self._clock = clock
         self._engine = Engine(store, config, clock)
         self._sweeper: Sweeper | None = None
+        self._starting = threading.Lock()
         self._unsubscribe = subscribe(clock, self._wake)
 
     # -- opening and closing
@@ -140,7 +142,7 @@ class JobQueue:
             headers=headers,
             payload_version=payload_version,
         )
-        with self._engine.entered():
+        with self._engine.inside:
             draft = arguments.draft(job, self._config)
             [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), indexed=False))
         return _receipt(created)
@@ -150,7 +152,7 @@ class JobQueue:
 
         The first refusal refuses all and names its index.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             drafts = arguments.drafts("jobs", jobs, self._config, ENQUEUE_MANY_MAX)
             created = self._engine.write(lambda unit: enqueuing.enqueue(unit, drafts, indexed=True))
         return [_receipt(one) for one in created]
@@ -166,7 +168,7 @@ class JobQueue:
         names and families (`ingest:*`);
         None: all. `worker`: 1-256 characters, recorded, never compared.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             name = arguments.worker(worker)
             wanted = arguments.filters(scopes, kinds)
             granted = self._lease(name, 1, wanted, wait_ms)
@@ -184,7 +186,7 @@ class JobQueue:
         """Lease up to `limit` jobs in one commit, as that many `lease_next` at one moment would; waits only while
         there is none.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             name = arguments.worker(worker)
             most = check_int("limit", limit, 1, self._config.lease_batch_max)
             return self._lease(name, most, arguments.filters(scopes, kinds), wait_ms)
@@ -198,7 +200,7 @@ class JobQueue:
         reaped yet may be extended.
         `progress`, by job id, is kept with the job and given to its next lease.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             arguments.worker(worker)
             refs = arguments.refs("leases", leases, self._items_max)
             kept = arguments.progress(progress, refs, self._config)
@@ -211,7 +213,7 @@ class JobQueue:
         for a follow-up (the lease stays
         current). The same call again is answered the same and changes nothing.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             ref = arguments.ref("lease", lease)
             packed = arguments.result("result", result, self._config)
             follow_ups = arguments.drafts("enqueue", enqueue, self._config, FOLLOW_UPS_MAX)
@@ -222,7 +224,7 @@ class JobQueue:
         """Complete many leases in one commit; one outcome per item: completed, stale or not_found (`error` says
         more).
         """
-        with self._engine.entered():
+        with self._engine.inside:
             pairs = arguments.completions(items, self._config, self._items_max)
             return self._engine.write(lambda unit: submit.complete_many(unit, pairs))
 
@@ -232,7 +234,7 @@ class JobQueue:
         The reason is cut at `reason_chars_max`, never refused. Raises like `complete`; the same call again is answered
         the same.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             ref = arguments.ref("lease", lease)
             kept = arguments.reason(reason, self._config)
             again = arguments.flag("retryable", retryable)
@@ -243,7 +245,7 @@ class JobQueue:
 
         After the deadline it counts as an expiry. Raises `StaleLeaseError`, `JobNotFoundError`, `JobUnreadableError`.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             ref = arguments.ref("lease", lease)
             delay = check_int("delay_ms", delay_ms, 0, DURATION_MAX_MS)
             self._engine.write(lambda unit: leasing.release(unit, ref, delay))
@@ -254,7 +256,7 @@ class JobQueue:
         """One sweep: expire leases, promote failed jobs whose back-off is over, purge ended jobs; oldest due first,
         at most `limit` of them.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             most = check_optional_int("limit", limit, 1, VERSION_MAX)
             return self._engine.reap(most)
 
@@ -263,7 +265,7 @@ class JobQueue:
 
         Does nothing when it runs already.
         """
-        with self._engine.entered(), self._engine.alone():
+        with self._engine.inside, self._starting:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._engine, self._config.reaper_interval_ms, self._clock)
                 self._sweeper.start()
@@ -273,19 +275,19 @@ class JobQueue:
 
         Raises `WrongStateError`, `JobNotFoundError`, `JobUnreadableError`.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             job = arguments.id_bytes("job_id", job_id)
             self._engine.write(lambda unit: operator.retry(unit, job))
 
     def cancel(self, job_id: UUID) -> None:
         """Pending, failed or leased to dead; the lease, if any, is no longer current. Raises like `retry`."""
-        with self._engine.entered():
+        with self._engine.inside:
             job = arguments.id_bytes("job_id", job_id)
             self._engine.write(lambda unit: operator.cancel(unit, job))
 
     def discard(self, job_id: UUID) -> None:
         """Remove a completed or dead job for good; its key is free. Raises like `retry`."""
-        with self._engine.entered():
+        with self._engine.inside:
             job = arguments.id_bytes("job_id", job_id)
             self._engine.write(lambda unit: operator.discard(unit, job))
 
@@ -293,7 +295,7 @@ class JobQueue:
 
     def get(self, job_id: UUID) -> Job:
         """The job as it is now. Raises `JobNotFoundError`, `JobUnreadableError`."""
-        with self._engine.entered():
+        with self._engine.inside:
             job = arguments.id_bytes("job_id", job_id)
             return self._engine.read(lambda shared: reader.get(shared.source(), job))
 
@@ -309,14 +311,14 @@ class JobQueue:
         """A page of jobs in job-id order, which never moves: whoever is there throughout is seen once. `after`: from
         the page before.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             wanted = arguments.job_filter(state, scope, kind)
             most = check_int("limit", limit, 1, PAGE_MAX)
             return reader.page(self._look, wanted, arguments.cursor(after), most)
 
     def counts(self, *, scope: UUID | None = None, kind: str | None = None) -> dict[State, int]:
         """How many jobs are in each of the five states, without a scan. Quarantined jobs are not counted."""
-        with self._engine.entered():
+        with self._engine.inside:
             wanted = arguments.job_filter(None, scope, kind)
             return self._engine.read(lambda shared: reader.counts(shared.source(), wanted))
 
@@ -325,7 +327,7 @@ class JobQueue:
 
         Repair is not offered yet.
         """
-        with self._engine.entered():
+        with self._engine.inside:
             if arguments.flag("repair", repair):
                 raise InvalidArgumentError(
                     "repair", "is not offered by this version: call check() to see what is wrong"
@@ -334,12 +336,12 @@ class JobQueue:
 
     def now_ms(self) -> int:
         """The queue's time in ms since the epoch; never goes backwards, whatever happens to the wall clock."""
-        with self._engine.entered():
+        with self._engine.inside:
             return self._store.now()
 
     def clock_ahead_ms(self) -> int:
         """How far the queue's time is ahead of the wall clock; while it is, queue time runs at half speed."""
-        with self._engine.entered():
+        with self._engine.inside:
             return self._store.clock_ahead_ms()
 
     # -- inside

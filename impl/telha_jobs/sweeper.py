@@ -52,7 +52,7 @@ class Sweeper:
 
     def _sweep(self) -> None:
         try:
-            with self._engine.entered():
+            with self._engine.inside:
                 self._engine.reap(None)
         except QueueUnavailableError:
             raise

@@ -25,6 +25,8 @@ class State(Enum):
     COMPLETED = "completed"
     DEAD = "dead"
 
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is a Python call in every dictionary look-up
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:

@@ -5,8 +5,8 @@ have seen is durable.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from telha_jobs.clock import Clock, ManualClock, SystemClock, monotonic
@@ -27,6 +27,40 @@ _FOREIGN_CLOCK_PAUSE_S = 0.05
 Reply = TypeVar("Reply")
 
 
+class Gate:
+    """`with gate:` around every public call: refuses when closed, failed or forked; who shuts it can wait for the rest."""
+
+    def __init__(self, store: Store) -> None:
+        self.closing = False
+        self._store = store
+        self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        _ = self._store.sequence  # raises when unusable, and before any lock that a fork may have left taken
+        with self._lock:
+            if self.closing:
+                raise QueueUnavailableError(_CLOSED)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self.closing:
+                self._left.notify_all()
+
+    def shut(self) -> None:
+        """Nobody enters any more."""
+        with self._lock:
+            self.closing = True
+
+    def wait_until_empty(self) -> None:
+        """Return once nobody is inside."""
+        with self._lock:
+            self._left.wait_for(lambda: self._inside == 0)
+
+
 class Engine:
     """Runs operations against one store. Thread-safe."""
 
@@ -35,45 +69,19 @@ class Engine:
         self._clock = clock
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # a waiting poll should look again
-        self._gate = threading.Condition()
-        self._inside = 0
-        self._closing = False
+        self.inside = Gate(store)
         self._shared = Shared(store, config)
-
-    # -- who may enter
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Around every public call: refuse when closed, failed or forked, and let `shut` wait for those inside."""
-        _ = self.store.sequence  # raises when unusable, and before any lock that a fork may have left taken
-        with self._gate:
-            if self._closing:
-                raise QueueUnavailableError(_CLOSED)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._gate:
-                self._inside -= 1
-                if self._closing:
-                    self._gate.notify_all()
 
     def shut(self) -> None:
         """Refuse new calls, wake those that wait, and return once nobody is inside."""
-        with self._gate:
-            self._closing = True
+        self.inside.shut()
         self.wake()
-        with self._gate:
-            self._gate.wait_for(lambda: self._inside == 0)
+        self.inside.wait_until_empty()
 
     def wake(self) -> None:
         """Let waiting polls look again: the clock was moved, or the queue closes or failed."""
         with self._lock:
             self._work.notify_all()
-
-    def alone(self) -> threading.Condition:
-        """A lock for what at most one caller may do at a time, such as starting the reaper."""
-        return self._gate
 
     # -- running operations
 
@@ -92,7 +100,7 @@ class Engine:
                 if replies or remaining_s <= 0:
                     return replies
                 self._work.wait(self._pause_s(remaining_s))
-                if self._closing:
+                if self.inside.closing:
                     raise QueueUnavailableError(_CLOSED)
 
         return self._reply(attempts)

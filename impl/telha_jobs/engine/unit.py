@@ -16,6 +16,7 @@ from telha_jobs.core.record import Record
 from telha_jobs.engine.rows import ready_row, row_key, writes_for
 from telha_jobs.engine.shared import Shared
 from telha_jobs.errors import InvalidArgumentError
+from telha_jobs.invariant import invariant
 from telha_jobs.keys import (
     JOB_KEY_BYTES,
     LAST_ID,
@@ -151,6 +152,8 @@ class Unit:
     def move(self, job_id: bytes, record: Record | None) -> None:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
+        if record is not None and slot.now is not None:
+            invariant(record.generation >= slot.now.generation, "a generation never falls", job_id=job_id.hex())
         old_row = None if slot.now is None else ready_row(slot.now, slot.kind)
         new_row = None if record is None else ready_row(record, slot.kind)
         self._count(slot.now, slot.kind, -1)
@@ -220,6 +223,7 @@ class Unit:
         if isinstance(answer, Conflict):
             self.roll_back()
             return answer
+        invariant(answer.sequence == self.sequence, "a row names the commit that wrote it", sequence=answer.sequence)
         for name, number in self._new_kinds.items():
             self.shared.kinds.add(number, name)
         for key, delta in self._counts.items():
