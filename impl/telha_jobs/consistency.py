@@ -23,7 +23,7 @@ from telha_jobs.keys import (
     idem_key,
     parse_count_key,
     parse_job_key,
-    parse_u64,
+    parse_place,
     ready_key,
     timer_key,
 )
@@ -137,7 +137,7 @@ def _expect_of_unreadable(store: Store, findings: _Findings, key: bytes) -> None
         return
     findings.expected[Family.IDS] += 1
     _expect_idem_and_payload(store, findings, job_id)
-    kind = parse_u64(place.value[JOB_KEY_BYTES:])
+    _, kind = parse_place(place.value)
     named = parse_job_key(key)
     count = CountKey(named.scope, kind, named.state)
     findings.counts[count] = findings.counts.get(count, 0) + 1

@@ -143,6 +143,11 @@ def parse_count_key(key: bytes) -> CountKey:
     return CountKey(scope, kind, _STATES[state[0]])
 
 
+def parse_place(value: bytes) -> tuple[bytes, int]:
+    """A value of `ids`: the row's key in `jobs`, and its kind; ValueError when it is none."""
+    return value[:JOB_KEY_BYTES], parse_u64(value[JOB_KEY_BYTES:])
+
+
 def parse_u64(value: bytes) -> int:
     """An 8-byte big-endian number; ValueError when it is none."""
     if len(value) != _U64.size:

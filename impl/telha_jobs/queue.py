@@ -97,10 +97,10 @@ class JobQueue:
         """
         if self._store.forked:
             return
-        self._engine.shut()
-        self._unsubscribe()
         if self._sweeper is not None:
             self._sweeper.stop()
+        self._engine.shut()
+        self._unsubscribe()
         self._store.close()
 
     def __enter__(self) -> Self:

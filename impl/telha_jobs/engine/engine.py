@@ -28,7 +28,7 @@ Reply = TypeVar("Reply")
 
 
 class Gate:
-    """`with gate:` around every public call: refuses when closed, failed or forked; who shuts it can wait for the rest."""
+    """`with gate:` around every public call: refuses when closed, failed or forked. Who shuts it waits for the rest."""
 
     def __init__(self, store: Store) -> None:
         self.closing = False

@@ -54,7 +54,7 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
 def _candidate(unit: Unit, row: Row) -> Record | None:
     """The record behind an agenda row; None after getting a row out of the way that no record explains."""
     record = unit.find(row.job_id)
-    if isinstance(record, Unreadable) and unit.quarantine(record):
+    if isinstance(record, Unreadable) and unit.quarantine(record, time=row.due):
         return None
     if (
         isinstance(record, Record)

@@ -9,7 +9,7 @@ from telha_jobs.codec import UnreadableError, decode_record, unpack_value
 from telha_jobs.core.record import ENDED, TRANSITION_NAMES, Record
 from telha_jobs.counters import Counters
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError
-from telha_jobs.keys import ID_BYTES, JOB_KEY_BYTES, parse_job_key, parse_u64
+from telha_jobs.keys import ID_BYTES, parse_job_key, parse_place
 from telha_jobs.kinds import Kinds
 from telha_jobs.store.port import Family, Store
 from telha_jobs.types import Event, Job, Page, State
@@ -111,7 +111,10 @@ def _read(source: Source, job_id: bytes, wanted: Callable[[bytes, int], bool]) -
     [place] = source.store.read(((Family.IDS, job_id),))
     if place.value is None or len(job_id) != ID_BYTES:
         return None
-    key, kind = place.value[:JOB_KEY_BYTES], parse_u64(place.value[JOB_KEY_BYTES:])
+    try:
+        key, kind = parse_place(place.value)
+    except ValueError:
+        raise JobUnreadableError(UUID(bytes=job_id)) from None
     if not wanted(key, kind):
         return None
     [row] = source.store.read(((Family.JOBS, key),))

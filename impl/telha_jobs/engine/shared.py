@@ -11,7 +11,17 @@ from telha_jobs.core.decide import Terms
 from telha_jobs.counters import Counters
 from telha_jobs.engine.job_ids import JobIds
 from telha_jobs.engine.reader import Source
-from telha_jobs.keys import LAST_ID, LAST_SERVED, after, group_prefix, parse_ready_key, parse_timer_key, u64
+from telha_jobs.keys import (
+    LAST_ID,
+    LAST_SERVED,
+    JobKey,
+    after,
+    group_prefix,
+    parse_ready_key,
+    parse_timer_key,
+    timer_key,
+    u64,
+)
 from telha_jobs.kinds import Kinds
 from telha_jobs.recovery import load_agenda, load_counters, load_kinds, pages
 from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Family, Store, Write
@@ -65,14 +75,18 @@ class Shared:
             _log.error("the outcome of a commit is unknown: %s", error)
             return self.store.resolve(token, checks, writes)
 
-    def ready_rows_of(self, scope: bytes, kind: int, priority: int, job_id: bytes) -> list[Row]:
-        """The `ready` entries of one job, found the slow way: its row cannot say when it is due."""
-        prefix = group_prefix(scope, kind, priority)
+    def ready_rows_of(self, place: JobKey, kind: int, due: int | None) -> list[Row]:
+        """The `ready` entries of a job whose row cannot say when it is due; found the slow way if nobody knows."""
+        if due is not None:
+            return [Row(place.scope, kind, place.priority, due, place.job_id)]
+        prefix = group_prefix(place.scope, kind, place.priority)
         keys = (parse_ready_key(key) for key, _ in pages(self.store, Family.READY, prefix, after(prefix)))
-        return [Row(*key) for key in keys if key.job_id == job_id]
+        return [Row(*key) for key in keys if key.job_id == place.job_id]
 
-    def timers_of(self, job_id: bytes) -> list[bytes]:
-        """The `timers` keys of one job, found the slow way."""
+    def timers_of(self, job_id: bytes, time: int | None) -> list[bytes]:
+        """The `timers` keys of such a job."""
+        if time is not None:
+            return [timer_key(time, job_id)]
         keys = (key for key, _ in pages(self.store, Family.TIMERS, b"", None))
         return [key for key in keys if parse_timer_key(key).job_id == job_id]
 

@@ -55,7 +55,7 @@ class Sweep:
             return
         time, job_id = parse_timer_key(key)
         record = unit.find(job_id)
-        if isinstance(record, Unreadable) and unit.quarantine(record):
+        if isinstance(record, Unreadable) and unit.quarantine(record, time=time):
             self.quarantined += 1
         elif isinstance(record, Record) and timer_of(record) == time:
             self._act(unit, record)

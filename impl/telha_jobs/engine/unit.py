@@ -12,13 +12,12 @@ from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import QueueConfig
 from telha_jobs.core.decide import Terms
-from telha_jobs.core.record import Record
+from telha_jobs.core.record import WAITING, Record
 from telha_jobs.engine.rows import ready_row, row_key, writes_for
 from telha_jobs.engine.shared import Shared
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.invariant import invariant
 from telha_jobs.keys import (
-    JOB_KEY_BYTES,
     LAST_ID,
     LAST_SERVED,
     CountKey,
@@ -26,12 +25,13 @@ from telha_jobs.keys import (
     idem_key,
     kind_key,
     parse_job_key,
-    parse_u64,
+    parse_place,
     quarantine_key,
     ready_key,
 )
 from telha_jobs.rules import KINDS_MAX
 from telha_jobs.store.port import Add, Check, Conflict, Delete, Family, Put, Write
+from telha_jobs.types import State
 
 
 class Unreadable(NamedTuple):
@@ -92,7 +92,10 @@ class Unit:
         place = self.read(Family.IDS, job_id)
         if place is None:
             return None
-        key, kind = place[:JOB_KEY_BYTES], parse_u64(place[JOB_KEY_BYTES:])
+        try:
+            key, kind = parse_place(place)
+        except ValueError:
+            return Unreadable(place, None, 0)
         value = self.read(Family.JOBS, key)
         if value is None:
             return Unreadable(key, None, kind)
@@ -173,10 +176,10 @@ class Unit:
 
     # -- rows that are not what they should be
 
-    def quarantine(self, bad: Unreadable) -> bool:
-        """Move an unreadable row to quarantine; False when it is there already.
+    def quarantine(self, bad: Unreadable, *, time: int | None = None) -> bool:
+        """Move an unreadable row to quarantine; False when it is there already. `ids` and `idem` keep the job's place.
 
-        `ids` and `idem` keep the job's place.
+        `time`: where its entry in `ready` or `timers` stands, if the caller came from there; else it is searched for.
         """
         if bad.value is None:
             return False
@@ -188,9 +191,11 @@ class Unit:
             Put(Family.QUARANTINE, quarantine_key(bad.key), bad.value),
         ]
         self._add(CountKey(place.scope, bad.kind, place.state), -1)
-        for row in self.shared.ready_rows_of(place.scope, bad.kind, place.priority, place.job_id):
-            self.drop_ready(row)
-        self._writes += [Delete(Family.TIMERS, key) for key in self.shared.timers_of(place.job_id)]
+        if place.state in WAITING:
+            for row in self.shared.ready_rows_of(place, bad.kind, time):
+                self.drop_ready(row)
+        if place.state is not State.PENDING:
+            self._writes += [Delete(Family.TIMERS, key) for key in self.shared.timers_of(place.job_id, time)]
         self.shared.log_quarantine(place.job_id)
         return True
 

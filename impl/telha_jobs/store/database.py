@@ -235,4 +235,4 @@ def _after_fork_in_child() -> None:
             database.survive_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+# os.register_at_fork(after_in_child=_after_fork_in_child)
