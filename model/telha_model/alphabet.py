@@ -17,8 +17,7 @@ from telha_model.ops import Op
 from telha_model.state import Job, Queue, find, holder
 from telha_model.types import NewJob, Ref
 
-Symbols = tuple[str, ...]
-Offer = tuple[Symbols, list[Op]]
+Block = tuple[list[str], list[Op]]
 CURRENT, OLDER, NEVER_ISSUED = "current", "older", "never"
 
 
@@ -79,69 +78,75 @@ def older_generation(job: Job) -> int | None:
 
 
 def _room_for(queue: Queue, creates: tuple[NewJob, ...], jobs_max: int) -> bool:
-    fresh = sum(holder(queue.jobs, new.scope, new.idempotency_key) is None for new in creates)
-    return len(queue.jobs) + fresh <= jobs_max
+    free = jobs_max - len(queue.jobs)
+    if free >= len(creates):
+        return True
+    return sum([holder(queue.jobs, new.scope, new.idempotency_key) is None for new in creates]) <= free
 
 
-def offers(alphabet: Alphabet) -> Callable[[Queue], Offer]:
-    """The function from a queue to its symbols and operations, in step with each other and in the same order for a whole class."""
-    memo: dict[tuple[int, int, int, int | None], tuple[Symbols, list[Op]]] = {}
-    gone_memo: dict[int, tuple[Symbols, list[Op]]] = {}
-    free = [item for item in alphabet.by_token if not item.creates]
-    creating = [item for item in alphabet.by_token if item.creates]
+def offers(alphabet: Alphabet) -> Callable[[Queue], list[Op]]:
+    """The function from a queue to the operations offered, in the same order for a whole class of queues."""
+    pairs = _pairs(alphabet)
+    return lambda queue: [op for _, ops in pairs(queue) for op in ops]
 
-    def of_job(slot: int, job: Job) -> tuple[Symbols, list[Op]]:
-        older = older_generation(job)
-        key = (slot, job.job_id, job.generation, older)
+
+def symbols(alphabet: Alphabet) -> Callable[[Queue], list[str]]:
+    """The function from a queue to the symbols of `offers`, in step with it."""
+    pairs = _pairs(alphabet)
+    return lambda queue: [name for names, _ in pairs(queue) for name in names]
+
+
+def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
+    """Symbols and operations in blocks; what depends on a job only is made once per token, since a search asks for millions."""
+    memo: dict[tuple[int, int, int, int | None], Block] = {}
+    memo_gone: dict[int, Block] = {}
+    jobs_max, fixed, by_token, by_job, by_queue = alphabet
+    free = [item for item in by_token if not item.creates]
+    creating = [item for item in by_token if item.creates]
+    always = _block([(item.name, item.op) for item in fixed if not item.creates])
+    bounded = [(item.creates, _block([(item.name, item.op)])) for item in fixed if item.creates]
+
+    def of_job(slot: int, job: Job) -> Block:
+        key = (slot, job.job_id, job.generation, older_generation(job))
         known = memo.get(key)
         if known is None:
-            pairs = _token_pairs(free, slot, job) + [
-                (f"{item.name}, job {slot + 1}", item.make(job.job_id)) for item in alphabet.by_job
-            ]
-            known = memo[key] = (tuple([name for name, _ in pairs]), [op for _, op in pairs])
+            named = [(f"{item.name}, job {slot + 1}", item.make(job.job_id)) for item in by_job]
+            known = memo[key] = _block(_token_pairs(free, slot, job) + named)
         return known
 
-    def of_gone(number: int) -> tuple[Symbols, list[Op]]:
-        known = gone_memo.get(number)
+    def of_gone(number: int) -> Block:
+        known = memo_gone.get(number)
         if known is None:
-            ref = Ref(number, 1)
-            pairs = [(f"{item.name}, gone", item.make(ref)) for item in free if CURRENT in item.tokens]
-            pairs += [(f"{item.name}, gone", item.make(number)) for item in alphabet.by_job]
-            known = gone_memo[number] = (tuple([name for name, _ in pairs]), [op for _, op in pairs])
+            tokens = [(f"{item.name}, gone", item.make(Ref(number, 1))) for item in free if CURRENT in item.tokens]
+            known = memo_gone[number] = _block(tokens + [(f"{i.name}, gone", i.make(number)) for i in by_job])
         return known
 
-    def offer(queue: Queue) -> Offer:
-        symbols: Symbols = ()
-        ops: list[Op] = []
-        for fixed in alphabet.fixed:
-            if not fixed.creates or _room_for(queue, fixed.creates, alphabet.jobs_max):
-                symbols += (fixed.name,)
-                ops.append(fixed.op)
+    def offer(queue: Queue) -> list[Block]:
+        blocks = [always]
+        blocks += [block for creates, block in bounded if _room_for(queue, creates, jobs_max)]
         gone = gone_number(queue)
-        for names, made in [of_gone(gone)] + [of_job(slot, job) for slot, job in enumerate(queue.jobs)]:
-            symbols += names
-            ops += made
+        blocks.append(of_gone(gone))
+        blocks += [of_job(slot, job) for slot, job in enumerate(queue.jobs)]
         for item in creating:
-            if _room_for(queue, item.creates, alphabet.jobs_max):
-                for slot, job in enumerate(queue.jobs):
-                    for name, op in _token_pairs([item], slot, job):
-                        symbols += (name,)
-                        ops.append(op)
-        current = tuple([Ref(job.job_id, job.generation) for job in queue.jobs])
-        for several in alphabet.by_queue:
-            made_op = several.make(current, gone)
-            if made_op is not None:
-                symbols += (several.name,)
-                ops.append(made_op)
-        return symbols, ops
+            if _room_for(queue, item.creates, jobs_max):
+                blocks += [_block(_token_pairs([item], slot, job)) for slot, job in enumerate(queue.jobs)]
+        if by_queue:
+            current = tuple([Ref(job.job_id, job.generation) for job in queue.jobs])
+            made = [(item.name, item.make(current, gone)) for item in by_queue]
+            blocks.append(_block([(name, op) for name, op in made if op is not None]))
+        return blocks
 
     return offer
+
+
+def _block(pairs: list[tuple[str, Op]]) -> Block:
+    return [name for name, _ in pairs], [op for _, op in pairs]
 
 
 def _token_pairs(items: list[ByToken], slot: int, job: Job) -> list[tuple[str, Op]]:
     older = older_generation(job)
     generations = {CURRENT: job.generation, OLDER: older, NEVER_ISSUED: job.generation + 1}
-    pairs = []
+    pairs: list[tuple[str, Op]] = []
     for item in items:
         for token in item.tokens:
             generation = generations[token]

@@ -3,12 +3,11 @@
 Breadth first, so that the trace to a violation is a shortest one. The search takes the same `step` as everybody else.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers
-from telha_model.invariants import ALWAYS, GOALS, Goal, OnStep
+from telha_model.invariants import ALWAYS, GOALS, OnJob, OnReply, OnStep
 from telha_model.ops import Op
 from telha_model.promises.evidence import Taken, changes
 from telha_model.quotient import classifier
@@ -22,6 +21,7 @@ from telha_model.universe import Universe
 Step = Callable[[Config, Queue, Op], tuple[Reply, Queue]]
 Progress = Callable[[int, int, int], None]
 PROGRESS_EVERY: Final = 256
+PROGRESS: Final = GOALS["progress"]
 
 
 class Violation(NamedTuple):
@@ -57,24 +57,19 @@ class Report(NamedTuple):
         return not self.violations and not self.missed
 
 
-class _Checks(NamedTuple):
+class _Checks:
     """The predicates, sorted by where they are asked."""
 
-    on_state: list[tuple[str, Callable[[Config, Queue], str | None]]]
-    moving: dict[type[Op], list[tuple[str, OnStep]]]
-    idle: dict[type[Op], list[tuple[str, OnStep]]]
-
-
-def _checks() -> _Checks:
-    found = _Checks([], {op: [] for op in RULES}, {op: [] for op in RULES})
-    for name, always in ALWAYS.items():
-        found.on_state.extend((name, check) for check in always.on_state)
-        for check, ops, idle in always.on_step:
-            for op in RULES if ops is None else ops:
-                found.moving[op].append((name, check))
-                if idle:
-                    found.idle[op].append((name, check))
-    return found
+    def __init__(self) -> None:
+        self.on_state = [(name, check) for name, always in ALWAYS.items() for check in always.on_state]
+        self.on_reply: dict[type[Op], list[tuple[str, OnReply]]] = {op: [] for op in RULES}
+        self.on_step: dict[type[Op], list[tuple[str, OnStep]]] = {op: [] for op in RULES}
+        self.on_job: dict[type[Op], list[tuple[str, OnJob]]] = {op: [] for op in RULES}
+        for name, always in ALWAYS.items():
+            for op in RULES:
+                self.on_reply[op] += [(name, check) for check, ops in always.on_reply if ops is None or op in ops]
+                self.on_step[op] += [(name, check) for check, ops in always.on_step if ops is None or op in ops]
+                self.on_job[op] += [(name, check) for check, ops in always.on_job if ops is None or op in ops]
 
 
 class _Search:
@@ -85,55 +80,80 @@ class _Search:
         self.take = take
         self.offer = offers(universe.alphabet)
         self.classify = classifier(universe.config, universe.quotient)
-        self.checks = _checks()
-        self.awaited = [(name, SOMETIMES[name]) for name in universe.sometimes]
+        self.checks = _Checks()
+        self.awaited: dict[type[Op], list[str]] = {op: [] for op in RULES}
+        for name in universe.sometimes:
+            for op in SOMETIMES[name].ops:
+                self.awaited[op].append(name)
         start = new_queue(universe.start_ms)
         self.states = [start]
         self.parents: list[tuple[int, Op] | None] = [None]
         self.places = {self.classify(start): 0}
         self.targets: list[list[int]] = []
+        self.answering: list[list[int]] = [[]]
         self.violation: Violation | None = None
 
     def expand(self, place: int) -> None:
         """Take every operation offered in one state."""
-        before, config, take, checks = self.states[place], self.config, self.take, self.checks
-        classify, places, moving, idle = self.classify, self.places, checks.moving, checks.idle
+        before, config, take, on_reply = self.states[place], self.config, self.take, self.checks.on_reply
+        awaited, answering_ops = self.awaited, PROGRESS.ops
         row: list[int] = []
-        for op in self.offer(before)[1]:
+        for op in self.offer(before):
+            kind = type(op)
             reply, after = take(config, before, op)
-            target = place
-            if after is before:
-                asked = idle[type(op)]
-                if asked or self.awaited:
-                    self._ask(place, Taken(config, before, op, reply, after, ()), asked)
+            for name, check in on_reply[kind]:
+                broken = check(before, op, reply)
+                if broken is not None:
+                    self._violated(place, op, name, broken)
+            if after is not before:
+                target = self._arrive(place, Taken(config, before, op, reply, after, changes(before, after)))
+                if target != place and kind in answering_ops:
+                    self.answering[target].append(place)
+                row.append(target)
             else:
-                asked = moving[type(op)]
-                self._ask(place, Taken(config, before, op, reply, after, changes(before, after)), asked)
-                known = places.setdefault(classify(after), len(self.states))
-                if known == len(self.states):
-                    self.states.append(after)
-                    self.parents.append((place, op))
-                    self._inspect(known)
-                target = known
-            row.append(target)
+                if awaited[kind]:
+                    self._notice(Taken(config, before, op, reply, after, []))
+                row.append(place)
             if self.violation is not None:
                 break
         self.targets.append(row)
 
-    def _ask(self, place: int, taken: Taken, asked: list[tuple[str, OnStep]]) -> None:
-        for name, check in asked:
+    def _arrive(self, place: int, taken: Taken) -> int:
+        op, checks = taken.op, self.checks
+        kind = type(op)
+        for name, check in checks.on_step[kind]:
             broken = check(taken)
             if broken is not None:
-                self.violation = Violation(name, broken, (*self.trace(place), taken.op))
-                return
-        if self.awaited:
-            self.awaited = [pair for pair in self.awaited if not pair[1](taken)]
+                self._violated(place, op, name, broken)
+        for was, now in taken.changed:
+            if was is not None and now is not None:
+                for name, check_job in checks.on_job[kind]:
+                    broken = check_job(taken, was, now)
+                    if broken is not None:
+                        self._violated(place, op, name, broken)
+        if self.awaited[kind]:
+            self._notice(taken)
+        fresh = len(self.states)
+        target = self.places.setdefault(self.classify(taken.after), fresh)
+        if target == fresh:
+            self.states.append(taken.after)
+            self.parents.append((place, op))
+            self.answering.append([])
+            for name, check_state in checks.on_state:
+                broken = check_state(taken.config, taken.after)
+                if broken is not None:
+                    self._violated(place, op, name, broken)
+        return target
 
-    def _inspect(self, place: int) -> None:
-        for name, check in self.checks.on_state:
-            broken = check(self.config, self.states[place])
-            if broken is not None and self.violation is None:
-                self.violation = Violation(name, broken, self.trace(place))
+    def _notice(self, taken: Taken) -> None:
+        """Cross off the awaited situations that this step is."""
+        for name in [name for name in self.awaited[type(taken.op)] if SOMETIMES[name].holds(taken)]:
+            for op in SOMETIMES[name].ops:
+                self.awaited[op].remove(name)
+
+    def _violated(self, place: int, op: Op, name: str, broken: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(name, broken, (*self.trace(place), op))
 
     def trace(self, place: int) -> tuple[Op, ...]:
         """The shortest way from the fresh queue to a state."""
@@ -143,6 +163,20 @@ class _Search:
             ops.append(came[1])
             came = self.parents[came[0]]
         return tuple(reversed(ops))
+
+    def stuck(self) -> tuple[Violation, ...]:
+        """The first state from which no answering operations lead to the goal of progress, if any."""
+        seen = {place for place, queue in enumerate(self.states) if PROGRESS.reached(queue)}
+        work = list(seen)
+        while work:
+            for source in self.answering[work.pop()]:
+                if source not in seen:
+                    seen.add(source)
+                    work.append(source)
+        for place in range(len(self.states)):
+            if place not in seen:
+                return (Violation("progress", "no way leads from here to the goal", self.trace(place)),)
+        return ()
 
 
 def explore(universe: Universe, *, take: Step = step, on_progress: Progress | None = None) -> Report:
@@ -157,26 +191,5 @@ def explore(universe: Universe, *, take: Step = step, on_progress: Progress | No
     graph = Graph(universe, search.states, search.targets)
     if search.violation is not None:
         return Report(graph, (search.violation,), ())
-    stuck = []
-    for name, goal in GOALS.items():
-        place = _cannot_reach(graph, goal)
-        if place is not None:
-            stuck.append(Violation(name, "no way leads from here to the goal", search.trace(place)))
-    return Report(graph, tuple(stuck), tuple([name for name, _ in search.awaited]))
-
-
-def _cannot_reach(graph: Graph, goal: Goal) -> int | None:
-    """The first state from which the goal's operations do not lead to the goal, searched backwards from the goal."""
-    offer = offers(graph.universe.alphabet)
-    sources: list[set[int]] = [set() for _ in graph.states]
-    for place, queue in enumerate(graph.states):
-        for op, target in zip(offer(queue)[1], graph.targets[place], strict=True):
-            if target != place and type(op) in goal.ops:
-                sources[target].add(place)
-    seen = {place for place, queue in enumerate(graph.states) if goal.reached(queue)}
-    work = deque(seen)
-    while work:
-        for source in sources[work.popleft()] - seen:
-            seen.add(source)
-            work.append(source)
-    return next((place for place in range(len(graph.states)) if place not in seen), None)
+    left = {name for names in search.awaited.values() for name in names}
+    return Report(graph, search.stuck(), tuple([name for name in universe.sometimes if name in left]))

@@ -1,11 +1,12 @@
 """The promises, by name, as predicates.
 
-`ALWAYS` holds in every reachable state and on every step; each predicate answers None, or a sentence that says what is broken. The
-predicates never call the transitions: they say in their own terms what must be true of a state, or of the state before a step, the
-operation, the reply and the state after it. `GOALS` are promises about what remains possible, judged on a whole explored graph.
+`ALWAYS` holds in every reachable state and on every step; each predicate answers None, or a sentence that says what is broken.
+The predicates never call the transitions: they say in their own terms what must be true. `GOALS` are promises about what remains
+possible, judged on a whole explored graph.
 
-A predicate over steps is only asked where it can fail: `ops` names the operations it speaks about (None: all), and a step that
-changed nothing is shown only to those that say `idle`.
+There are four kinds of predicate, so that each is asked only where it can fail: over a state; over the reply to an operation in
+a state; over a step that changed something; over one job that such a step changed. `ops` narrows a predicate to the operations it
+speaks about.
 """
 
 from collections.abc import Callable
@@ -27,84 +28,26 @@ from telha_model.ops import (
 )
 from telha_model.promises import jobs, leases, order
 from telha_model.promises.evidence import Taken
-from telha_model.state import Queue
+from telha_model.replies import Reply
+from telha_model.state import Job, Queue
 from telha_model.states import ENDED
 from telha_model.types import Config
 
 OnState = Callable[[Config, Queue], str | None]
+OnReply = Callable[[Queue, Op, Reply], str | None]
 OnStep = Callable[[Taken], str | None]
-
-
-class StepCheck(NamedTuple):
-    """A predicate over steps, and where it is asked."""
-
-    check: OnStep
-    ops: tuple[type[Op], ...] | None = None
-    idle: bool = False
+OnJob = Callable[[Taken, Job, Job], str | None]
+Ops = tuple[type[Op], ...] | None
 
 
 class Always(NamedTuple):
-    """A promise: the sentence, the predicates over states and those over steps."""
+    """A promise: the sentence, and its predicates by kind, each with the operations it is asked about (None: all)."""
 
     promise: str
     on_state: tuple[OnState, ...] = ()
-    on_step: tuple[StepCheck, ...] = ()
-
-
-_SUBMITS = (Complete, Fail, Release)
-_BULK = (Extend, CompleteMany)
-
-ALWAYS: Final[dict[str, Always]] = {
-    "exclusive_lease": Always(
-        "A (job, generation) pair is granted at most once; a job has at most one current lease.",
-        on_step=(StepCheck(leases.generations_rise), StepCheck(leases.grants_are_the_leases, (Lease,))),
-    ),
-    "stale_submit": Always(
-        "What is not the current lease changes nothing and is refused, unless it repeats the newest recorded submit.",
-        on_step=(
-            StepCheck(leases.stale_changes_nothing, _SUBMITS, idle=True),
-            StepCheck(leases.bulk_items_fenced, _BULK, idle=True),
-            StepCheck(leases.refusal_changes_nothing),
-        ),
-    ),
-    "no_job_is_lost": Always(
-        "A job is in exactly one state until it is purged or discarded.",
-        on_state=(jobs.one_state_well_formed,),
-        on_step=(
-            StepCheck(jobs.leaves_only_by_the_doors),
-            StepCheck(jobs.acknowledged_exist, (Enqueue, EnqueueMany, Complete)),
-        ),
-    ),
-    "acknowledged_is_durable": Always(
-        "Reopening, clean or not, loses and changes no job; an unclean end raises the incarnation.",
-        on_step=(StepCheck(jobs.reopening_keeps_everything, (Reopen,)),),
-    ),
-    "attempts_are_exact": Always(
-        "At most max_attempts leases end in failure or expiry between retries, and the last one makes the job dead.",
-        on_state=(leases.attempts_within_budget,),
-        on_step=(StepCheck(leases.attempts_counted), StepCheck(leases.expiry_is_not_early)),
-    ),
-    "the_log_tells_the_truth": Always(
-        "Replaying a job's events through the transition table ends in its state.",
-        on_state=(jobs.logs_replay,),
-        on_step=(StepCheck(jobs.log_grows_truly),),
-    ),
-    "order": Always(
-        "Within a scope, among the kinds asked for, ready jobs are leased by (priority, due, job id); ids rise.",
-        on_step=(StepCheck(order.least_first, (Lease,), idle=True), StepCheck(order.ids_rise)),
-    ),
-    "no_early_run": Always("Nothing is leased before it is due.", on_step=(StepCheck(order.only_when_due),)),
-    "fair_scopes": Always(
-        "A grant takes the first eligible scope of the ring, and nobody who waits is overtaken.",
-        on_state=(order.ring_is_who_waits,),
-        on_step=(StepCheck(order.nobody_overtakes), StepCheck(order.first_eligible, (Lease,))),
-    ),
-    "one_key_one_job": Always(
-        "An idempotency key maps to at most one job in its scope.",
-        on_state=(jobs.keys_are_unique,),
-        on_step=(StepCheck(jobs.key_answers_with_its_job, (Enqueue,), idle=True),),
-    ),
-}
+    on_reply: tuple[tuple[OnReply, Ops], ...] = ()
+    on_step: tuple[tuple[OnStep, Ops], ...] = ()
+    on_job: tuple[tuple[OnJob, Ops], ...] = ()
 
 
 class Goal(NamedTuple):
@@ -113,6 +56,69 @@ class Goal(NamedTuple):
     promise: str
     reached: Callable[[Queue], bool]
     ops: tuple[type[Op], ...]
+
+
+_SUBMITS: Final = (Complete, Fail, Release)
+_BULK: Final = (Extend, CompleteMany)
+_CREATING: Final = (Enqueue, EnqueueMany, Complete)
+
+ALWAYS: Final[dict[str, Always]] = {
+    "exclusive_lease": Always(
+        "A (job, generation) pair is granted at most once; a job has at most one current lease.",
+        on_step=((leases.grants_are_the_leases, (Lease,)),),
+        on_job=((leases.generations_rise, None),),
+    ),
+    "stale_submit": Always(
+        "What is not the current lease changes nothing and is refused, unless it repeats the newest recorded submit.",
+        on_reply=((leases.submit_is_judged, _SUBMITS), (leases.bulk_items_are_judged, _BULK)),
+        on_step=(
+            (leases.only_the_current_changes, _SUBMITS),
+            (leases.bulk_changes_only_current, _BULK),
+            (leases.refusal_changes_nothing, None),
+        ),
+    ),
+    "no_job_is_lost": Always(
+        "An acknowledged job is in exactly one state until it is purged or discarded.",
+        on_state=(jobs.one_state_well_formed,),
+        on_step=(
+            (jobs.come_and_go_by_the_doors, None),
+            (jobs.acknowledged_exist, _CREATING),
+        ),
+    ),
+    "acknowledged_is_durable": Always(
+        "Reopening, clean or not, loses and changes no job; an unclean end raises the incarnation.",
+        on_step=((jobs.reopening_keeps_everything, (Reopen,)),),
+    ),
+    "attempts_are_exact": Always(
+        "At most max_attempts leases end in failure or expiry between retries, and the last one makes the job dead.",
+        on_state=(leases.attempts_within_budget,),
+        on_job=((leases.attempts_counted, None), (leases.deadlines_hold, (*_BULK, Release, Reap))),
+    ),
+    "the_log_tells_the_truth": Always(
+        "Replaying a job's events through the transition table ends in its state.",
+        on_state=(jobs.logs_replay,),
+        on_job=((jobs.log_grows_truly, None),),
+    ),
+    "order": Always(
+        "Within a scope, among the kinds asked for, ready jobs are leased by (priority, due, job id); ids rise.",
+        on_reply=((order.nothing_is_left_behind, (Lease,)),),
+        on_step=((order.least_first, (Lease,)), (order.ids_rise, _CREATING)),
+    ),
+    "no_early_run": Always(
+        "Nothing is leased before it is due.",
+        on_job=((order.only_when_due, (Lease, Reap)),),
+    ),
+    "fair_scopes": Always(
+        "A grant takes the first eligible scope of the ring, and nobody who waits is overtaken.",
+        on_state=(order.ring_is_who_waits,),
+        on_step=((order.nobody_is_overtaken, None), (order.first_eligible, (Lease,))),
+    ),
+    "one_key_one_job": Always(
+        "An idempotency key maps to at most one job in its scope.",
+        on_state=(jobs.keys_are_unique,),
+        on_reply=((jobs.key_answers_with_its_job, (Enqueue,)),),
+    ),
+}
 
 
 def _all_ended(queue: Queue) -> bool:

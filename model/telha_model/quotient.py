@@ -38,14 +38,18 @@ class Quotient(NamedTuple):
 
 
 def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
-    """A function from a queue to its class. It remembers what it worked out per job, so build one per exploration."""
-    memo: dict[int, tuple[Job, int, Class, tuple[int, ...]]] = {}
-    specs: dict[int, tuple[Spec, Class]] = {}
+    """A function from a queue to its class. It remembers what it worked out per job, so build one per exploration.
+
+    Classes hold numbers it gave to what it met: compare only classes of one classifier.
+    """
+    memo: dict[int, tuple[Job, int, int, tuple[int, ...]]] = {}
+    specs: dict[int, tuple[Spec, int]] = {}
+    numbers: dict[Class, int] = {}
     log_length, reopens = quotient
 
     def classify(queue: Queue) -> Class:
         now_ms, incarnation, _, jobs, ring, last_served = queue
-        parts: list[Class] = []
+        parts: list[int] = []
         times: list[int] = []
         floor = incarnation << 32
         for job in jobs:
@@ -54,9 +58,10 @@ def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
             if known is None or known[0] is not job or known[1] != now_ms:
                 spec = specs.get(id(job.spec))
                 if spec is None or spec[0] is not job.spec:
-                    spec = specs[id(job.spec)] = (job.spec, _spec_class(job.spec))
-                part = _part(job, now_ms, spec[1], log_length)
-                memo[key] = known = (job, now_ms, part, _times(config, job, now_ms))
+                    number = numbers.setdefault(_spec_class(job.spec), len(numbers))
+                    spec = specs[id(job.spec)] = (job.spec, number)
+                number = numbers.setdefault(_part(job, now_ms, spec[1], log_length), len(numbers))
+                memo[key] = known = (job, now_ms, number, _times(config, job, now_ms))
             parts.append(known[2])
             times += known[3]
             if reopens:
@@ -78,7 +83,7 @@ def _spec_class(spec: Spec) -> Class:
     return (spec.scope, spec.kind, spec.priority, spec.max_attempts, work)
 
 
-def _part(job: Job, now_ms: int, spec: Class, log_length: bool) -> Class:  # noqa: FBT001  once per job and edge
+def _part(job: Job, now_ms: int, spec: int, log_length: bool) -> Class:  # noqa: FBT001  once per job and edge
     generation, submit, run_at_ms = job.generation, job.submit, job.spec.run_at_ms
     return (
         spec,

@@ -5,9 +5,25 @@ not reach one of them fails.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from telha_model.ops import Complete, Enqueue, EnqueueMany, Extend, Fail, Lease, Reap, Release, Reopen
+from telha_model.ops import (
+    Advance,
+    Cancel,
+    Complete,
+    CompleteMany,
+    Discard,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Fail,
+    Lease,
+    Op,
+    Reap,
+    Release,
+    Reopen,
+    Retry,
+)
 from telha_model.promises.evidence import Taken, grants, is_current
 from telha_model.replies import (
     Completed,
@@ -24,7 +40,14 @@ from telha_model.replies import (
 from telha_model.state import Job, find
 from telha_model.states import COMPLETED, DEAD, FAILED, LEASED, PENDING, State, Transition
 
-Situation = Callable[[Taken], bool]
+Holds = Callable[[Taken], bool]
+
+
+class Situation(NamedTuple):
+    """A predicate over steps, and the operations it can be true of."""
+
+    holds: Holds
+    ops: tuple[type[Op], ...]
 
 
 def _granted_jobs(taken: Taken) -> list[Job]:
@@ -32,11 +55,11 @@ def _granted_jobs(taken: Taken) -> list[Job]:
     return [job for job in found if job is not None]
 
 
-def _granted_after(lease_end: str) -> Situation:
+def _granted_after(lease_end: str) -> Holds:
     return lambda taken: any(job.lease_end == lease_end for job in _granted_jobs(taken))
 
 
-def _died_of(reason: str) -> Situation:
+def _died_of(reason: str) -> Holds:
     def died(taken: Taken) -> bool:
         return any(
             now is not None and now.dead_reason == reason and (was is None or was.state is not DEAD)
@@ -56,11 +79,11 @@ def _stale_under_higher(taken: Taken) -> bool:
     return job is not None and job.state is LEASED and isinstance(reply, StaleLease) and reply.why == "superseded"
 
 
-def _stale_because(why: str) -> Situation:
+def _stale_because(why: str) -> Holds:
     return lambda taken: isinstance(taken.reply, StaleLease) and taken.reply.why == why
 
 
-def _repeated(*, under_higher: bool) -> Situation:
+def _repeated(*, under_higher: bool) -> Holds:
     def repeated(taken: Taken) -> bool:
         op, job = taken.op, _ref_job(taken)
         if job is None or not isinstance(op, (Complete, Fail)) or not isinstance(taken.reply, (Completed, Failed)):
@@ -96,7 +119,7 @@ def _at_limit(taken: Taken) -> bool:
     return isinstance(taken.reply, Extended) and any(item.status == "at_limit" for item in taken.reply.outcomes)
 
 
-def _key_met(state: State) -> Situation:
+def _key_met(state: State) -> Holds:
     def met(taken: Taken) -> bool:
         reply = taken.reply
         return isinstance(reply, Enqueued) and any(not r.created and r.state is state for r in reply.receipts)
@@ -127,7 +150,7 @@ def _incarnation_jump(taken: Taken) -> bool:
     return any(0 < job.generation < floor - 1 for job in _granted_jobs(taken))
 
 
-def _reopened(*, clean: bool, needs: State) -> Situation:
+def _reopened(*, clean: bool, needs: State) -> Holds:
     return lambda taken: (
         isinstance(taken.op, Reopen)
         and taken.op.clean is clean
@@ -175,7 +198,9 @@ def _jumped_queue(taken: Taken) -> bool:
     """A later job went first because it is more urgent."""
     before = taken.before
     return any(
-        job.job_id < granted.job_id and job.spec.scope == granted.spec.scope and job.spec.priority > granted.spec.priority
+        job.job_id < granted.job_id
+        and job.spec.scope == granted.spec.scope
+        and job.spec.priority > granted.spec.priority
         for granted in _granted_jobs(taken)
         for job in before.jobs
         if job.state is PENDING and job.due_ms is not None and job.due_ms <= before.now_ms
@@ -197,7 +222,7 @@ def _due_beats_id(taken: Taken) -> bool:
     )
 
 
-def _reaped(name: str) -> Situation:
+def _reaped(name: str) -> Holds:
     return lambda taken: isinstance(taken.reply, Reaped) and bool(getattr(taken.reply, name))
 
 
@@ -215,7 +240,7 @@ def _wrong_state(taken: Taken) -> bool:
     return isinstance(taken.reply, WrongState)
 
 
-def _retried_after(reason: str) -> Situation:
+def _retried_after(reason: str) -> Holds:
     return lambda taken: any(
         was is not None and now is not None and was.dead_reason == reason and now.state is PENDING
         for was, now in taken.changed
@@ -230,52 +255,54 @@ def _reap_nothing(taken: Taken) -> bool:
     return isinstance(taken.op, Reap) and not taken.changed
 
 
+_SUBMITS: Final = (Complete, Fail, Release)
+
 SOMETIMES: Final[dict[str, Situation]] = {
-    "a lease expires and is granted again": _granted_after("reaped"),
-    "a released job is granted again": _granted_after("released"),
-    "a due failed job is leased directly": _failed_leased,
-    "a stale submit meets a higher generation's lease": _stale_under_higher,
-    "a submit after reap is stale": _stale_because("reaped"),
-    "a submit after release is stale": _stale_because("released"),
-    "a submit after cancel is stale": _stale_because("cancelled"),
-    "a token that was never issued": _stale_because("never_leased"),
-    "a submit repeats": _repeated(under_higher=False),
-    "a submit repeats under a new lease": _repeated(under_higher=True),
-    "a release after the deadline": _late_release,
-    "a submit after the deadline, before the sweep": _late_submit,
-    "an extension after the deadline, before the sweep": _late_extend,
-    "an extension at its limit": _at_limit,
-    "death by attempts": _died_of("attempts"),
-    "death by expiry": _died_of("expired"),
-    "death by rejection": _died_of("rejected"),
-    "death by cancel": _died_of("cancelled"),
-    "a retry after death by expiry": _retried_after("expired"),
-    "an operator meets the wrong state": _wrong_state,
-    "a key is met pending": _key_met(PENDING),
-    "a key is met leased": _key_met(LEASED),
-    "a key is met failed": _key_met(FAILED),
-    "a key is met completed": _key_met(COMPLETED),
-    "a key is met dead": _key_met(DEAD),
-    "a key conflicts": _key_conflict,
-    "a follow-up meets a key": _follow_up_met,
-    "a follow-up meets the completed job itself": _follow_up_met_itself,
-    "a follow-up conflicts": _follow_up_conflict,
-    "the incarnation makes a generation jump": _incarnation_jump,
-    "an unclean end with a lease out": _reopened(clean=False, needs=LEASED),
-    "a clean reopening with a lease out": _reopened(clean=True, needs=LEASED),
-    "reopening turns the ring": _reopened_turned,
-    "a full log swallows more": _elided,
-    "the ring turns": _ring_turns,
-    "a filter passes the head of the ring over": _passed_over,
-    "a batch serves several scopes": _batch_turns,
-    "two scopes join at once": _joined_together,
-    "a poll comes back empty although work waits": _empty_poll,
-    "an urgent job goes first": _jumped_queue,
-    "an earlier due time goes first": _due_beats_id,
-    "a sweep finds nothing": _reap_nothing,
-    "a sweep promotes": _reaped("promoted"),
-    "a sweep purges": _reaped("purged"),
-    "a sweep leaves work behind": _reaped("more"),
-    "a sweep does several kinds of work": _mixed_sweep,
-    "a bulk call has several outcomes": _mixed_bulk,
+    "a lease expires and is granted again": Situation(_granted_after("reaped"), (Lease,)),
+    "a released job is granted again": Situation(_granted_after("released"), (Lease,)),
+    "a due failed job is leased directly": Situation(_failed_leased, (Lease,)),
+    "a stale submit meets a higher generation's lease": Situation(_stale_under_higher, _SUBMITS),
+    "a submit after reap is stale": Situation(_stale_because("reaped"), _SUBMITS),
+    "a submit after release is stale": Situation(_stale_because("released"), _SUBMITS),
+    "a submit after cancel is stale": Situation(_stale_because("cancelled"), _SUBMITS),
+    "a token that was never issued": Situation(_stale_because("never_leased"), _SUBMITS),
+    "a submit repeats": Situation(_repeated(under_higher=False), (Complete, Fail)),
+    "a submit repeats under a new lease": Situation(_repeated(under_higher=True), (Complete, Fail)),
+    "a release after the deadline": Situation(_late_release, (Release,)),
+    "a submit after the deadline, before the sweep": Situation(_late_submit, (Complete, Fail)),
+    "an extension after the deadline, before the sweep": Situation(_late_extend, (Extend,)),
+    "an extension at its limit": Situation(_at_limit, (Extend,)),
+    "death by attempts": Situation(_died_of("attempts"), (Fail,)),
+    "death by expiry": Situation(_died_of("expired"), (Reap, Release)),
+    "death by rejection": Situation(_died_of("rejected"), (Fail,)),
+    "death by cancel": Situation(_died_of("cancelled"), (Cancel,)),
+    "a retry after death by expiry": Situation(_retried_after("expired"), (Retry,)),
+    "an operator meets the wrong state": Situation(_wrong_state, (Retry, Cancel, Discard)),
+    "a key is met pending": Situation(_key_met(PENDING), (Enqueue, EnqueueMany)),
+    "a key is met leased": Situation(_key_met(LEASED), (Enqueue, EnqueueMany)),
+    "a key is met failed": Situation(_key_met(FAILED), (Enqueue, EnqueueMany)),
+    "a key is met completed": Situation(_key_met(COMPLETED), (Enqueue, EnqueueMany)),
+    "a key is met dead": Situation(_key_met(DEAD), (Enqueue, EnqueueMany)),
+    "a key conflicts": Situation(_key_conflict, (Enqueue, EnqueueMany)),
+    "a follow-up meets a key": Situation(_follow_up_met, (Complete,)),
+    "a follow-up meets the completed job itself": Situation(_follow_up_met_itself, (Complete,)),
+    "a follow-up conflicts": Situation(_follow_up_conflict, (Complete,)),
+    "the incarnation makes a generation jump": Situation(_incarnation_jump, (Lease,)),
+    "an unclean end with a lease out": Situation(_reopened(clean=False, needs=LEASED), (Reopen,)),
+    "a clean reopening with a lease out": Situation(_reopened(clean=True, needs=LEASED), (Reopen,)),
+    "reopening turns the ring": Situation(_reopened_turned, (Reopen,)),
+    "a full log swallows more": Situation(_elided, (Lease, Complete, Fail, Release, Reap, Retry, Cancel)),
+    "the ring turns": Situation(_ring_turns, (Lease,)),
+    "a filter passes the head of the ring over": Situation(_passed_over, (Lease,)),
+    "a batch serves several scopes": Situation(_batch_turns, (Lease,)),
+    "two scopes join at once": Situation(_joined_together, (Advance,)),
+    "a poll comes back empty although work waits": Situation(_empty_poll, (Lease,)),
+    "an urgent job goes first": Situation(_jumped_queue, (Lease,)),
+    "an earlier due time goes first": Situation(_due_beats_id, (Lease,)),
+    "a sweep finds nothing": Situation(_reap_nothing, (Reap,)),
+    "a sweep promotes": Situation(_reaped("promoted"), (Reap,)),
+    "a sweep purges": Situation(_reaped("purged"), (Reap,)),
+    "a sweep leaves work behind": Situation(_reaped("more"), (Reap,)),
+    "a sweep does several kinds of work": Situation(_mixed_sweep, (Reap,)),
+    "a bulk call has several outcomes": Situation(_mixed_bulk, (CompleteMany, Extend)),
 }

@@ -108,7 +108,6 @@ def _protocol(size: Size) -> Universe:
     )
 
 
-
 def _death(size: Size) -> Universe:
     attempts = 2 if size == "ci" else 3
     stubborn = NewJob(1, "slow", max_attempts=attempts + 1)
@@ -193,7 +192,10 @@ def _keys(size: Size) -> Universe:
                 TICK,
                 REAP,
             ),
-            (ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT,)), ByToken("fail", lambda ref: Fail(ref, "x"), (CURRENT,))),
+            (
+                ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT,)),
+                ByToken("fail", lambda ref: Fail(ref, "x"), (CURRENT,)),
+            ),
             (ByJob("cancel", Cancel), ByJob("discard", Discard)),
         ),
         Quotient(),
@@ -285,7 +287,10 @@ def _order(size: Size) -> Universe:
                 TICK,
                 REAP,
             ),
-            (ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT,)), ByToken("release for 1", lambda ref: Release(ref, 1), (CURRENT,))),
+            (
+                ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT,)),
+                ByToken("release for 1", lambda ref: Release(ref, 1), (CURRENT,)),
+            ),
             (ByJob("retry", Retry), ByJob("discard", Discard)),
         ),
         Quotient(),
@@ -415,7 +420,9 @@ def _bulk(size: Size) -> Universe:
             ),
             (
                 ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT, OLDER)),
-                ByToken("complete and follow up", lambda ref: Complete(ref, 1, (keyed, JOB)), (CURRENT, OLDER), (keyed, JOB)),
+                ByToken(
+                    "complete and follow up", lambda ref: Complete(ref, 1, (keyed, JOB)), (CURRENT, OLDER), (keyed, JOB)
+                ),
                 ByToken("complete and meet", lambda ref: Complete(ref, 1, (keyed,)), (CURRENT,), (keyed,)),
                 ByToken("complete and conflict", lambda ref: Complete(ref, 1, (JOB, other)), (CURRENT,), (JOB, other)),
                 ByToken("complete and err", lambda ref: Complete(ref, 1, (NewJob(1, ""),)), (CURRENT,)),

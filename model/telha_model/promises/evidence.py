@@ -8,7 +8,7 @@ from telha_model.state import Job, Queue, find
 from telha_model.states import LEASED
 from telha_model.types import Config, Ref
 
-Changed = tuple[tuple[Job | None, Job | None], ...]
+Changed = list[tuple[Job | None, Job | None]]
 
 
 class Taken(NamedTuple):
@@ -23,28 +23,20 @@ class Taken(NamedTuple):
 
 
 def changes(before: Queue, after: Queue) -> Changed:
-    """The jobs that differ between two queues."""
+    """The jobs that differ between two queues, in order of their numbers."""
     old, new = before.jobs, after.jobs
     if old is new:
-        return ()
-    pairs: list[tuple[Job | None, Job | None]] = []
-    if len(old) <= len(new):
-        for was, now in zip(old, new, strict=False):
-            if was is not now:
-                if was.job_id != now.job_id:
-                    break
-                pairs.append((was, now))
-        else:
-            pairs += [(None, now) for now in new[len(old) :]]
-            return tuple(pairs)
+        return []
+    if len(old) == len(new):
+        pairs: Changed = [(was, now) for was, now in zip(old, new, strict=True) if was is not now]
+        if all([was.job_id == now.job_id for was, now in pairs if was is not None and now is not None]):
+            return pairs
     was_by_id, now_by_id = {job.job_id: job for job in old}, {job.job_id: job for job in new}
-    return tuple(
-        [
-            (was_by_id.get(number), now_by_id.get(number))
-            for number in sorted(was_by_id | now_by_id)
-            if was_by_id.get(number) is not now_by_id.get(number)
-        ]
-    )
+    return [
+        (was_by_id.get(number), now_by_id.get(number))
+        for number in sorted(was_by_id | now_by_id)
+        if was_by_id.get(number) is not now_by_id.get(number)
+    ]
 
 
 def is_current(queue: Queue, ref: Ref) -> bool:

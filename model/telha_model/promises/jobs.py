@@ -1,16 +1,17 @@
 """Predicates about jobs as such: none is lost, logs are true, keys are unique."""
 
-from telha_model.ops import Complete, Discard, Enqueue, EnqueueMany, Reap, Reopen
+from telha_model.ops import Complete, Discard, Enqueue, EnqueueMany, Op, Reap, Reopen
 from telha_model.promises.evidence import Taken
-from telha_model.replies import Completed, Enqueued, Receipt, Reply
-from telha_model.state import Event, Queue, find
-from telha_model.states import COMPLETED, DEAD, ENDED, LEASED, TARGETS, State, Transition
+from telha_model.replies import Completed, Enqueued, Reply
+from telha_model.state import Event, Job, Queue, find
+from telha_model.states import COMPLETED, DEAD, ENDED, LEASED, PENDING, TARGETS, State, Transition
 from telha_model.types import Config
 
-# 3. no job is lost
+# no job is lost
 
 
 def one_state_well_formed(_config: Config, queue: Queue) -> str | None:
+    """Every job has the fields of its one state, and the numbers are in order."""
     last = 0
     for job in queue.jobs:
         if not last < job.job_id < queue.next_job_id:
@@ -28,34 +29,31 @@ def one_state_well_formed(_config: Config, queue: Queue) -> str | None:
     return None
 
 
-def leaves_only_by_the_doors(taken: Taken) -> str | None:
+def come_and_go_by_the_doors(taken: Taken) -> str | None:
+    """Jobs appear by enqueue and completion, pending and never leased; they leave by discard and purge, once ended."""
     op = taken.op
     for was, now in taken.changed:
-        if was is not None and now is None:
+        if was is None and now is not None:
+            if now.generation != 0 or now.state is not PENDING or type(op) not in (Enqueue, EnqueueMany, Complete):
+                return f"job {now.job_id} appeared {now.state} under generation {now.generation}"
+        elif was is not None and now is None:
             by_hand = type(op) is Discard and was.state in ENDED and was.job_id == op.job_id
             due = was.purge_at_ms is not None and was.purge_at_ms <= taken.before.now_ms
             if not by_hand and not (type(op) is Reap and due and was.state in ENDED):
                 return f"job {was.job_id} vanished from {was.state}"
-        elif was is None and type(op) not in (Enqueue, EnqueueMany, Complete):
-            return "a job appeared from nowhere"
     return None
 
 
 def acknowledged_exist(taken: Taken) -> str | None:
-    for receipt in _receipts(taken.reply):
+    """A receipt names a job that is there."""
+    for receipt in taken.reply.receipts if isinstance(taken.reply, (Enqueued, Completed)) else ():
         if find(taken.after, receipt.job_id) is None:
             return f"job {receipt.job_id} was acknowledged but does not exist"
     return None
 
 
-def _receipts(reply: Reply) -> tuple[Receipt, ...]:
-    return reply.receipts if isinstance(reply, (Enqueued, Completed)) else ()
-
-
-# 4. acknowledged is durable
-
-
 def reopening_keeps_everything(taken: Taken) -> str | None:
+    """Jobs, time and the scope served last outlive the process; only the ring is rebuilt and the incarnation may rise."""
     before, after = taken.before, taken.after
     unclean = isinstance(taken.op, Reopen) and not taken.op.clean
     if after.jobs != before.jobs or after.next_job_id != before.next_job_id:
@@ -65,10 +63,10 @@ def reopening_keeps_everything(taken: Taken) -> str | None:
     return None if after.incarnation == before.incarnation + unclean else "wrong incarnation after reopening"
 
 
-# 6. the event log tells the truth
+# the event log tells the truth
 
 
-def _replayed(state: State | None, events: tuple[Event, ...]) -> State | None | str:
+def _replayed(state: State | None, events: tuple[Event, ...]) -> State | str | None:
     for event in events:
         if event.transition is Transition.ELIDED:
             state = State(str(dict(event.detail)["state"]))
@@ -81,6 +79,7 @@ def _replayed(state: State | None, events: tuple[Event, ...]) -> State | None | 
 
 
 def logs_replay(config: Config, queue: Queue) -> str | None:
+    """From its first entry to its last, a log leads to the job's state, and it stays within its cap."""
     for job in queue.jobs:
         told = _replayed(None, job.events)
         if told is not job.state:
@@ -90,36 +89,32 @@ def logs_replay(config: Config, queue: Queue) -> str | None:
     return None
 
 
-def log_grows_truly(taken: Taken) -> str | None:
-    for was, now in taken.changed:
-        if was is None or now is None:
-            continue
-        if now.events is was.events:
-            if now.state is not was.state:
-                return f"job {now.job_id} moved from {was.state} to {now.state} without an event"
-        elif was.events == now.events[: len(was.events)]:
-            told = _replayed(was.state, now.events[len(was.events) :])
-            if told is not now.state:
-                return f"the log of job {now.job_id} tells {told}, the job is {now.state}"
-        elif len(now.events) != taken.config.events_max:
-            return f"the log of job {now.job_id} was rewritten below its cap"
-    return None
+def log_grows_truly(taken: Taken, was: Job, now: Job) -> str | None:
+    """What a step appends leads from the state before to the state after; nothing older is rewritten below the cap."""
+    old, new = was.events, now.events
+    if new is old:
+        return None if now.state is was.state else f"job {now.job_id} moved to {now.state} without an event"
+    if old == new[: len(old)]:
+        told = _replayed(was.state, new[len(old) :])
+        return None if told is now.state else f"the log of job {now.job_id} tells {told}, the job is {now.state}"
+    return None if len(new) == taken.config.events_max else f"the log of job {now.job_id} was rewritten below its cap"
 
 
-# 10. one key, one job
+# one key, one job
 
 
 def keys_are_unique(_config: Config, queue: Queue) -> str | None:
+    """No two jobs of a scope hold the same key."""
     keys = [(j.spec.scope, j.spec.idempotency_key) for j in queue.jobs if j.spec.idempotency_key is not None]
     return None if len(set(keys)) == len(keys) else f"a key is held twice: {sorted(keys)}"
 
 
-def key_answers_with_its_job(taken: Taken) -> str | None:
-    op, reply = taken.op, taken.reply
+def key_answers_with_its_job(before: Queue, op: Op, reply: Reply) -> str | None:
+    """Enqueueing under a held key gives its holder and creates nothing; under a free one it creates."""
     if not isinstance(op, Enqueue) or not isinstance(reply, Enqueued) or op.job.idempotency_key is None:
         return None
     key = (op.job.scope, op.job.idempotency_key)
-    held = [j.job_id for j in taken.before.jobs if (j.spec.scope, j.spec.idempotency_key) == key]
+    held = [j.job_id for j in before.jobs if (j.spec.scope, j.spec.idempotency_key) == key]
     receipt = reply.receipts[0]
     if receipt.created is bool(held) or (held and receipt.job_id != held[0]):
         return f"the key {key} is held by {held}, the receipt says {receipt}"

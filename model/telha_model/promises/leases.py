@@ -1,6 +1,6 @@
 """Predicates about leases, submits and attempts."""
 
-from telha_model.ops import Complete, CompleteMany, Extend, Fail, Lease, Release
+from telha_model.ops import Complete, CompleteMany, Extend, Fail, Lease, Op, Release
 from telha_model.policy import max_attempts
 from telha_model.promises.evidence import Taken, grants, is_current
 from telha_model.replies import (
@@ -14,28 +14,28 @@ from telha_model.replies import (
     StaleLease,
     WrongState,
 )
-from telha_model.state import Digest, Queue, find
+from telha_model.state import Digest, Job, Queue, find
 from telha_model.states import DEAD, LEASED, PENDING
 from telha_model.types import Config, Ref, Value
 
-# 1. exclusive lease
+REFUSED = (BadArgument, NotFound, StaleLease, WrongState, KeyConflict)
+FENCED = (StaleLease, NotFound, BadArgument)
+
+# exclusive lease
 
 
-def generations_rise(taken: Taken) -> str | None:
-    for was, now in taken.changed:
-        if now is None or was is None:
-            if now is not None and (now.generation != 0 or now.state is not PENDING):
-                return f"job {now.job_id} was not created pending under generation 0"
-            continue
-        if now.generation == was.generation:
-            if now.state is LEASED and was.state is not LEASED:
-                return f"job {now.job_id} was leased under generation {now.generation} a second time"
-        elif now.generation < was.generation:
-            return f"the generation of job {now.job_id} went back from {was.generation} to {now.generation}"
-        elif was.state is LEASED or now.state is not LEASED or type(taken.op) is not Lease:
-            return f"job {now.job_id} got generation {now.generation} without a new lease"
-        elif now.generation < taken.before.incarnation << 32:
-            return f"job {now.job_id} was leased below the incarnation's range"
+def generations_rise(taken: Taken, was: Job, now: Job) -> str | None:
+    """A generation changes by a new lease only, upwards, into the incarnation's range; no generation is leased twice."""
+    if now.generation == was.generation:
+        if now.state is LEASED and was.state is not LEASED:
+            return f"job {now.job_id} was leased under generation {now.generation} a second time"
+        return None
+    if now.generation < was.generation:
+        return f"the generation of job {now.job_id} went back from {was.generation} to {now.generation}"
+    if was.state is LEASED or now.state is not LEASED or type(taken.op) is not Lease:
+        return f"job {now.job_id} got generation {now.generation} without a new lease"
+    if now.generation < taken.before.incarnation << 32:
+        return f"job {now.job_id} was leased below the incarnation's range"
     return None
 
 
@@ -46,20 +46,26 @@ def grants_are_the_leases(taken: Taken) -> str | None:
     return None if sorted(granted) == leased else f"granted {granted}, but leased {leased}"
 
 
-# 2. stale submit
+# stale submit
 
 
-def stale_changes_nothing(taken: Taken) -> str | None:
-    op, reply = taken.op, taken.reply
+def submit_is_judged(before: Queue, op: Op, reply: Reply) -> str | None:
+    """The current lease is not called stale; any other token is refused or repeats the recorded submit."""
     if not isinstance(op, (Complete, Fail, Release)):
         return None
-    if is_current(taken.before, op.ref):
+    if is_current(before, op.ref):
         return f"the current lease was called stale ({reply.why})" if type(reply) is StaleLease else None
-    if taken.changed or taken.after is not taken.before:
-        return f"{op.ref} is not current, yet something changed"
-    if type(reply) in (StaleLease, NotFound, BadArgument):
+    if type(reply) in FENCED or _is_repeat(before, op, reply):
         return None
-    return None if _is_repeat(taken.before, op, reply) else f"{op.ref} is not current, yet the reply was {reply}"
+    return f"{op.ref} is not current, yet the reply was {reply}"
+
+
+def only_the_current_changes(taken: Taken) -> str | None:
+    """A submit whose token is not current changes nothing."""
+    op = taken.op
+    if isinstance(op, (Complete, Fail, Release)) and not is_current(taken.before, op.ref):
+        return f"{op.ref} is not current, yet something changed"
+    return None
 
 
 def _is_repeat(before: Queue, op: Complete | Fail | Release, reply: Reply) -> bool:
@@ -76,24 +82,22 @@ def _is_repeat(before: Queue, op: Complete | Fail | Release, reply: Reply) -> bo
             return False
 
 
-def bulk_items_fenced(taken: Taken) -> str | None:
-    op, before = taken.op, taken.before
-    items: list[tuple[Ref, Value]] = []
+def _items(op: Op) -> list[tuple[Ref, Value]]:
     if isinstance(op, Extend):
-        items = [(ref, None) for ref in op.refs]
-    elif isinstance(op, CompleteMany):
-        items = list(op.items)
-    if not isinstance(taken.reply, (Extended, CompletedMany)):
+        return [(ref, None) for ref in op.refs]
+    return list(op.items) if isinstance(op, CompleteMany) else []
+
+
+def bulk_items_are_judged(before: Queue, op: Op, reply: Reply) -> str | None:
+    """Per item what `submit_is_judged` says of a single call; a second item of one job repeats the first or is stale."""
+    if not isinstance(reply, (Extended, CompletedMany)):
         return None
-    current = {ref.job_id for ref, _ in items if is_current(before, ref)}
-    for was, now in taken.changed:
-        if was is None or now is None or was.job_id not in current:
-            return "a bulk call changed a job for which it had no current lease"
-    for (ref, result), outcome in zip(items, taken.reply.outcomes, strict=True):
-        accepted = outcome.status not in ("stale", "not_found")
+    items = _items(op)
+    first: dict[Ref, Value] = {}
+    for (ref, result), outcome in zip(items, reply.outcomes, strict=True):
+        accepted = outcome.status != "stale" and outcome.status != "not_found"
         if is_current(before, ref):
-            first = [item for item in items if item[0] == ref][0][1]
-            if not accepted and (isinstance(op, Extend) or result == first):
+            if not accepted and (isinstance(op, Extend) or result == first.setdefault(ref, result)):
                 return f"{ref} is current, yet {outcome.status}"
         elif accepted and not (
             isinstance(op, CompleteMany) and _is_repeat(before, Complete(ref, result), Completed(()))
@@ -102,44 +106,52 @@ def bulk_items_fenced(taken: Taken) -> str | None:
     return None
 
 
+def bulk_changes_only_current(taken: Taken) -> str | None:
+    """A bulk call changes only jobs it has the current lease of."""
+    current = {ref.job_id for ref, _ in _items(taken.op) if is_current(taken.before, ref)}
+    for was, now in taken.changed:
+        if was is None or now is None or was.job_id not in current:
+            return "a bulk call changed a job for which it had no current lease"
+    return None
+
+
 def refusal_changes_nothing(taken: Taken) -> str | None:
-    refused = type(taken.reply) in (BadArgument, NotFound, StaleLease, WrongState, KeyConflict)
-    return "a refused call changed something" if refused else None
+    """Whatever the reason of a refusal, nothing moves."""
+    return "a refused call changed something" if type(taken.reply) in REFUSED else None
 
 
-# 5. attempts are exact
+# attempts are exact
 
 
 def attempts_within_budget(config: Config, queue: Queue) -> str | None:
+    """The living have attempts left; who died of attempts or expiry has used them all."""
     for job in queue.jobs:
         budget = max_attempts(config, job.spec.kind, job.spec.max_attempts)
         if job.attempts > budget or (job.attempts == budget and job.state is not DEAD):
             return f"job {job.job_id} is {job.state} after {job.attempts} of {budget} attempts"
-        if job.dead_reason in ("attempts", "expired") and job.attempts != budget:
+        if job.attempts != budget and (job.dead_reason == "attempts" or job.dead_reason == "expired"):
             return f"job {job.job_id} died of {job.dead_reason} after {job.attempts} of {budget} attempts"
     return None
 
 
-def attempts_counted(taken: Taken) -> str | None:
-    for was, now in taken.changed:
-        if was is None or now is None:
-            continue
-        expected = was.attempts
-        if was.state is DEAD and now.state is PENDING:
-            expected = 0
-        elif was.state is LEASED and now.lease_end in ("failed", "reaped"):
-            expected += 1
-        if now.attempts != expected:
-            return f"job {now.job_id} went from {was.attempts} to {now.attempts} attempts, expected {expected}"
+def attempts_counted(_taken: Taken, was: Job, now: Job) -> str | None:
+    """The end of a lease by failure or expiry counts one, a retry resets, nothing else counts."""
+    expected = was.attempts
+    if was.state is DEAD and now.state is PENDING:
+        expected = 0
+    elif was.state is LEASED and (now.lease_end == "failed" or now.lease_end == "reaped"):
+        expected += 1
+    if now.attempts != expected:
+        return f"job {now.job_id} went from {was.attempts} to {now.attempts} attempts, expected {expected}"
     return None
 
 
-def expiry_is_not_early(taken: Taken) -> str | None:
-    for was, now in taken.changed:
-        if was is not None and now is not None and was.state is LEASED and now.lease_end == "reaped":
-            if was.deadline_ms is None or was.deadline_ms > taken.before.now_ms:
-                return f"job {now.job_id} was reaped before its deadline"
-        elif was is not None and now is not None and was.state is LEASED and now.state is LEASED:
-            if was.deadline_ms is None or now.deadline_ms is None or now.deadline_ms < was.deadline_ms:
-                return f"the deadline of job {now.job_id} moved back"
+def deadlines_hold(taken: Taken, was: Job, now: Job) -> str | None:
+    """No lease expires before its deadline, and no deadline moves back."""
+    if was.state is not LEASED or was.deadline_ms is None:
+        return None
+    if now.lease_end == "reaped" and was.deadline_ms > taken.before.now_ms:
+        return f"job {now.job_id} was reaped before its deadline"
+    if now.state is LEASED and (now.deadline_ms is None or now.deadline_ms < was.deadline_ms):
+        return f"the deadline of job {now.job_id} moved back"
     return None
