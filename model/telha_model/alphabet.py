@@ -45,11 +45,15 @@ class ByQueue(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """An operation that names no job; `creates` limits it to states with room for what it may create."""
+    """An operation that names no job; `creates` limits it to states with room for what it may create.
+
+    With `meets`, it is offered only where the key of the first of them is held.
+    """
 
     name: str
     op: Op
     creates: tuple[NewJob, ...] = ()
+    meets: bool = False
 
 
 class Alphabet(NamedTuple):
@@ -96,6 +100,10 @@ def symbols(alphabet: Alphabet) -> Callable[[Queue], list[str]]:
     return lambda queue: [name for names, _ in pairs(queue) for name in names]
 
 
+def _is_free(queue: Queue, new: NewJob) -> bool:
+    return holder(queue.jobs, new.scope, new.idempotency_key) is None
+
+
 def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
     """Symbols and operations in blocks; what depends on a job only is made once per token, since a search asks for millions."""
     memo: dict[tuple[int, int, int, int | None], Block] = {}
@@ -104,7 +112,7 @@ def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
     free = [item for item in by_token if not item.creates]
     creating = [item for item in by_token if item.creates]
     always = _block([(item.name, item.op) for item in fixed if not item.creates])
-    bounded = [(item.creates, _block([(item.name, item.op)])) for item in fixed if item.creates]
+    bounded = [(item.creates, item.meets, _block([(item.name, item.op)])) for item in fixed if item.creates]
 
     def of_job(slot: int, job: Job) -> Block:
         key = (slot, job.job_id, job.generation, older_generation(job))
@@ -123,7 +131,9 @@ def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
 
     def offer(queue: Queue) -> list[Block]:
         blocks = [always]
-        blocks += [block for creates, block in bounded if _room_for(queue, creates, jobs_max)]
+        for creates, meets, block in bounded:
+            if _room_for(queue, creates, jobs_max) and not (meets and _is_free(queue, creates[0])):
+                blocks.append(block)
         gone = gone_number(queue)
         blocks.append(of_gone(gone))
         blocks += [of_job(slot, job) for slot, job in enumerate(queue.jobs)]

@@ -15,7 +15,7 @@ from telha_model.replies import Reply
 from telha_model.situations import SOMETIMES
 from telha_model.state import Queue, new_queue
 from telha_model.step import RULES, step
-from telha_model.types import Config
+from telha_model.types import Config, make
 from telha_model.universe import Universe
 
 Step = Callable[[Config, Queue, Op], tuple[Reply, Queue]]
@@ -106,13 +106,13 @@ class _Search:
                 if broken is not None:
                     self._violated(place, op, name, broken)
             if after is not before:
-                target = self._arrive(place, Taken(config, before, op, reply, after, changes(before, after)))
+                target = self._arrive(place, make(Taken, (config, before, op, reply, after, changes(before, after))))
                 if target != place and kind in answering_ops:
                     self.answering[target].append(place)
                 row.append(target)
             else:
                 if awaited[kind]:
-                    self._notice(Taken(config, before, op, reply, after, []))
+                    self._notice(make(Taken, (config, before, op, reply, after, [])))
                 row.append(place)
             if self.violation is not None:
                 break

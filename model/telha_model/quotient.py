@@ -47,6 +47,14 @@ def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
     numbers: dict[Class, int] = {}
     log_length, reopens = quotient
 
+    ranked: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def rank(instants: tuple[int, ...]) -> tuple[int, ...]:
+        past = sorted({at for at in instants if at < 0})
+        places = {at: place - len(past) for place, at in enumerate(past)}
+        ranked[instants] = tuple([places.get(at, at) for at in instants])
+        return ranked[instants]
+
     def classify(queue: Queue) -> Class:
         now_ms, incarnation, _, jobs, ring, last_served = queue
         parts: list[int] = []
@@ -66,13 +74,10 @@ def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
             times += known[3]
             if reopens:
                 parts.append(job.generation + 1 < floor)
-        if times and min(times) < 0:
-            past = sorted({at for at in times if at < 0})
-            rank = {at: place - len(past) for place, at in enumerate(past)}
-            times = [rank.get(at, at) for at in times]
         if len(memo) > MEMO_MAX:
             memo.clear()
-        return (tuple(parts), tuple(times), ring, last_served if reopens else None)
+        instants = tuple(times)
+        return (tuple(parts), ranked.get(instants) or rank(instants), ring, last_served if reopens else None)
 
     return classify
 

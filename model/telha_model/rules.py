@@ -28,6 +28,7 @@ from telha_model.types import (
     Config,
     NewJob,
     Ref,
+    make,
 )
 
 O = TypeVar("O")  # noqa: E741  the type of one operation
@@ -64,12 +65,12 @@ def job_of_id(queue: Queue, op: Retry | Cancel | Discard) -> Job | None:
 
 def ref_unknown(_config: Config, _queue: Queue, op: Complete | Fail | Release, job: Job | None) -> Reply | None:
     """NOT_FOUND for a token of a job that is not there."""
-    return NotFound(op.ref.job_id) if job is None else None
+    return make(NotFound, (op.ref.job_id,)) if job is None else None
 
 
 def id_unknown(_config: Config, _queue: Queue, op: Retry | Cancel | Discard, job: Job | None) -> Reply | None:
     """NOT_FOUND for the number of a job that is not there."""
-    return NotFound(op.job_id) if job is None else None
+    return make(NotFound, (op.job_id,)) if job is None else None
 
 
 def ref_stale(_config: Config, _queue: Queue, op: Complete | Fail | Release, job: Job | None) -> Reply | None:
@@ -87,7 +88,7 @@ def staleness(job: Job, ref: Ref) -> StaleLease | None:
         why = job.lease_end
     elif 0 < ref.generation < generation:
         why = "superseded"
-    return StaleLease(job.job_id, ref.generation, generation, job.state, why)
+    return make(StaleLease, (job.job_id, ref.generation, generation, job.state, why))
 
 
 def repeats(job: Job, digest: Digest) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from telha_model.replies import Receipt
 from telha_model.states import FAILED, PENDING, STATE_AFTER, State, Transition
-from telha_model.types import Value
+from telha_model.types import Value, make
 
 LeaseEnd = Literal["reaped", "released", "cancelled", "completed", "failed"]
 DeadReason = Literal["attempts", "expired", "rejected", "cancelled"]
@@ -92,7 +92,7 @@ NO_DETAIL: Final[Detail] = ()
 
 def new_queue(now_ms: int = 0) -> Queue:
     """A queue at its first open."""
-    return Queue(now_ms, 0, 1, (), (), None)
+    return make(Queue, (now_ms, 0, 1, (), (), None))
 
 
 def find(queue: Queue, job_id: int) -> Job | None:
@@ -133,13 +133,13 @@ def with_job(queue: Queue, old: Job, new: Job) -> Queue:
     before, after = is_ready(old, now_ms), is_ready(new, now_ms)
     if before is not after:
         ring = resettled(ring, jobs, new.spec.scope, now_ms)
-    return Queue(now_ms, incarnation, next_job_id, jobs, ring, last_served)
+    return make(Queue, (now_ms, incarnation, next_job_id, jobs, ring, last_served))
 
 
 def without_job(queue: Queue, old: Job) -> Queue:
     """The queue with one ended job removed; ended jobs never bear on the ring."""
     now_ms, incarnation, next_job_id, jobs, ring, last_served = queue
-    return Queue(now_ms, incarnation, next_job_id, tuple([j for j in jobs if j is not old]), ring, last_served)
+    return make(Queue, (now_ms, incarnation, next_job_id, tuple([j for j in jobs if j is not old]), ring, last_served))
 
 
 def resettled(ring: tuple[int, ...], jobs: tuple[Job, ...], scope: int, now_ms: int) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ def logged(events: tuple[Event, ...], events_max: int, *new: Event) -> tuple[Eve
             swallowed = first.detail[0][1]
             count = swallowed + 1 if isinstance(swallowed, int) else 2
         state = STATE_AFTER[second.transition]
-        elided = Event(second.at_ms, Transition.ELIDED, (("count", count), ("state", state.value)))
+        elided = make(Event, (second.at_ms, Transition.ELIDED, (("count", count), ("state", state.value))))
         grown = (*grown[:half], elided, *grown[half + 2 :])
     return grown
 
@@ -197,10 +197,9 @@ def ended(
     events: tuple[Event, ...],
 ) -> Job:
     """The job at its end; what belongs to the living (due, worker, deadline) is gone."""
-    return Job(
+    return make(Job, (
         job.job_id, job.spec, state, None, attempts, job.generation, None, None, None, now_ms, purge_at_ms,
-        dead_reason, result, job.progress, lease_end, submit, events,
-    )  # fmt: skip
+        dead_reason, result, job.progress, lease_end, submit, events,))  # fmt: skip
 
 
 def waiting(
@@ -214,7 +213,6 @@ def waiting(
     events: tuple[Event, ...],
 ) -> Job:
     """The job waiting to be leased, pending or failed."""
-    return Job(
+    return make(Job, (
         job.job_id, job.spec, state, due_ms, attempts, job.generation, None, None, None, None, None,
-        None, None, job.progress, lease_end, submit, events,
-    )  # fmt: skip
+        None, None, job.progress, lease_end, submit, events,))  # fmt: skip

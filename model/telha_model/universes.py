@@ -110,7 +110,7 @@ def _protocol(size: Size) -> Universe:
 
 def _death(size: Size) -> Universe:
     attempts = 2 if size == "ci" else 3
-    stubborn = NewJob(1, "slow", max_attempts=attempts + 1)
+    slow = NewJob(1, "slow")
     frail = NewJob(1, "a", max_attempts=1)
     return Universe(
         "death",
@@ -122,13 +122,13 @@ def _death(size: Size) -> Universe:
             backoff=Backoff(1, 3, 2),
             kinds=(("slow", KindPolicy(backoff_base_ms=3, backoff_factor=2)),),
             retention_completed_ms=0,
-            events_max=4 * attempts + 8,
+            events_max=4 * attempts + 4,
         ),
         Alphabet(
             1,
             (
                 _enqueue("a", JOB),
-                _enqueue("stubborn", stubborn),
+                _enqueue("slow", slow),
                 _enqueue("frail", frail),
                 Fixed("enqueue with too many attempts", Enqueue(NewJob(1, "a", max_attempts=99))),
                 LEASE,
@@ -174,16 +174,15 @@ def _keys(size: Size) -> Universe:
             max_attempts=2,
             backoff=Backoff(1, 1, 1),
             retention_completed_ms=1,
-            retention_dead_ms=2,
             events_max=64,
         ),
         Alphabet(
             jobs_max,
             (
                 _enqueue("with the key", keyed),
-                _enqueue("of another payload", payload),
-                _enqueue("of another kind", kind),
-                _enqueue("of another version", version),
+                Fixed("enqueue another payload", Enqueue(payload), (payload,), meets=True),
+                Fixed("enqueue another kind", Enqueue(kind), (kind,), meets=True),
+                Fixed("enqueue another version", Enqueue(version), (version,), meets=True),
                 _enqueue("in another scope", abroad),
                 Fixed("enqueue with an empty key", Enqueue(NewJob(1, "a", idempotency_key=""))),
                 Fixed("enqueue twice", EnqueueMany((keyed, keyed)), (keyed,)),

@@ -7,7 +7,7 @@ from telha_model.replies import BadArgument, Enqueued, Receipt, Reply, Ruling
 from telha_model.rules import Rule, key_conflict, new_job_problem, new_jobs_problem, rule
 from telha_model.state import Event, Job, Queue, Spec, holder, resettled
 from telha_model.states import PENDING, Transition
-from telha_model.types import ENQUEUE_MANY_MAX, Config, NewJob, add_ms
+from telha_model.types import ENQUEUE_MANY_MAX, Config, NewJob, add_ms, make
 
 
 def created(queue: Queue, new: NewJob) -> tuple[Receipt, Queue]:
@@ -18,17 +18,21 @@ def created(queue: Queue, new: NewJob) -> tuple[Receipt, Queue]:
         return Receipt(met.job_id, created=False, state=met.state), queue
     run_at_ms = new.run_at_ms if new.delay_ms is None else add_ms(now_ms, new.delay_ms)
     due_ms = now_ms if run_at_ms is None or run_at_ms < now_ms else run_at_ms
-    spec = Spec(
+    spec = make(Spec, (
         new.scope, new.kind, new.priority, new.payload, new.payload_version, new.headers,
-        now_ms, run_at_ms, new.max_attempts, new.idempotency_key,
-    )  # fmt: skip
-    events = (Event(now_ms, Transition.ENQUEUED, (("due", due_ms),)),)
+        now_ms, run_at_ms, new.max_attempts, new.idempotency_key,))  # fmt: skip
+    events = (make(Event, (now_ms, Transition.ENQUEUED, (("due", due_ms),))),)
     jobs += (
-        Job(job_id, spec, PENDING, due_ms, 0, 0, None, None, None, None, None, None, None, None, None, None, events),
+        make(
+            Job,
+            (job_id, spec, PENDING, due_ms, 0, 0, None, None, None, None, None, None, None, None, None, None, events),
+        ),
     )
     if due_ms <= now_ms:
         ring = resettled(ring, jobs, new.scope, now_ms)
-    return Receipt(job_id, created=True, state=PENDING), Queue(now_ms, incarnation, job_id + 1, jobs, ring, last_served)
+    return Receipt(job_id, created=True, state=PENDING), make(
+        Queue, (now_ms, incarnation, job_id + 1, jobs, ring, last_served)
+    )
 
 
 def all_created(queue: Queue, jobs: tuple[NewJob, ...]) -> tuple[tuple[Receipt, ...], Queue]:

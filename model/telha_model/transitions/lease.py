@@ -8,7 +8,7 @@ from telha_model.replies import BadArgument, Extended, Grant, Leased, NotFound, 
 from telha_model.rules import KIND, Rule, rule, staleness, worker_problem
 from telha_model.state import NO_DETAIL, Event, Job, Queue, find, has_ready, is_ready, logged
 from telha_model.states import FAILED, LEASED, Transition
-from telha_model.types import OVERSIZE, Config, Ref, Value, add_ms, matches
+from telha_model.types import OVERSIZE, Config, Ref, Value, add_ms, make, matches
 
 Filter = tuple[int, ...] | None
 Kinds = tuple[str, ...] | None
@@ -69,26 +69,23 @@ def _granted(config: Config, queue: Queue, job: Job, worker: str) -> tuple[Grant
     generation = max(job.generation + 1, incarnation << 32)
     deadline_ms = add_ms(now_ms, lease_ttl_ms(config, spec.kind))
     attempt = job.attempts + 1
-    leased = Event(
-        now_ms, Transition.LEASED, (("worker", worker), ("generation", generation), ("attempt", attempt))
-    )  # fmt: skip
+    leased = make(Event, (
+        now_ms, Transition.LEASED, (("worker", worker), ("generation", generation), ("attempt", attempt))))  # fmt: skip
     if job.state is FAILED:
-        events = logged(job.events, config.events_max, Event(now_ms, Transition.PROMOTED, NO_DETAIL), leased)
+        events = logged(job.events, config.events_max, make(Event, (now_ms, Transition.PROMOTED, NO_DETAIL)), leased)
     else:
         events = logged(job.events, config.events_max, leased)
-    new = Job(
+    new = make(Job, (
         job.job_id, spec, LEASED, job.due_ms, job.attempts, generation, worker, now_ms, deadline_ms,
-        None, None, None, None, job.progress, None, job.submit, events,
-    )  # fmt: skip
+        None, None, None, None, job.progress, None, job.submit, events,))  # fmt: skip
     jobs = tuple([new if other is job else other for other in jobs])
     ring = tuple([other for other in ring if other != scope])
     if has_ready(jobs, scope, now_ms):
         ring += (scope,)
-    grant = Grant(
+    grant = make(Grant, (
         job.job_id, generation, scope, spec.kind, spec.payload, spec.payload_version, spec.headers,
-        attempt, deadline_ms, worker, job.progress,
-    )  # fmt: skip
-    return grant, Queue(now_ms, incarnation, next_job_id, jobs, ring, scope)
+        attempt, deadline_ms, worker, job.progress,))  # fmt: skip
+    return grant, make(Queue, (now_ms, incarnation, next_job_id, jobs, ring, scope))
 
 
 def _extend_argument(_config: Config, _queue: Queue, op: Extend, _job: Job | None) -> Reply | None:
@@ -110,10 +107,10 @@ def _extend(config: Config, queue: Queue, op: Extend, _job: Job | None) -> tuple
 def _extended(config: Config, queue: Queue, ref: Ref, progress: dict[int, Value]) -> tuple[Outcome, Queue]:
     job = find(queue, ref.job_id)
     if job is None:
-        return Outcome(ref.job_id, "not_found", None, NotFound(ref.job_id)), queue
+        return make(Outcome, (ref.job_id, "not_found", None, NotFound(ref.job_id))), queue
     stale = staleness(job, ref)
     if stale is not None or job.leased_at_ms is None or job.deadline_ms is None:
-        return Outcome(ref.job_id, "stale", None, stale), queue
+        return make(Outcome, (ref.job_id, "stale", None, stale)), queue
     kind = job.spec.kind
     target_ms = add_ms(queue.now_ms, lease_ttl_ms(config, kind))
     limit_ms = latest_deadline_ms(config, kind, job.leased_at_ms)
@@ -122,15 +119,16 @@ def _extended(config: Config, queue: Queue, ref: Ref, progress: dict[int, Value]
         target_ms = limit_ms
     deadline_ms = max(job.deadline_ms, target_ms)
     given = progress.get(ref.job_id, job.progress)
-    outcome = Outcome(ref.job_id, "at_limit" if at_limit else "extended", deadline_ms)
+    outcome = make(Outcome, (ref.job_id, "at_limit" if at_limit else "extended", deadline_ms))
     if deadline_ms == job.deadline_ms and given is job.progress:
         return outcome, queue
-    new = Job(
+    new = make(Job, (
         job.job_id, job.spec, job.state, job.due_ms, job.attempts, job.generation, job.worker, job.leased_at_ms,
-        deadline_ms, None, None, None, None, given, None, job.submit, job.events,
-    )  # fmt: skip
+        deadline_ms, None, None, None, None, given, None, job.submit, job.events,))  # fmt: skip
     jobs = tuple([new if other is job else other for other in queue.jobs])
-    return outcome, Queue(queue.now_ms, queue.incarnation, queue.next_job_id, jobs, queue.ring, queue.last_served)
+    return outcome, make(
+        Queue, (queue.now_ms, queue.incarnation, queue.next_job_id, jobs, queue.ring, queue.last_served)
+    )
 
 
 LEASE: Final[Rule[Lease]] = rule(_lease, [(Ruling.ARGUMENT, _argument)])

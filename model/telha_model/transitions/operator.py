@@ -8,14 +8,14 @@ from telha_model.replies import Cancelled, Discarded, NotFound, Reply, Retried, 
 from telha_model.rules import Rule, id_unknown, job_of_id, rule
 from telha_model.state import Event, Job, Queue, ended, logged, waiting, with_job, without_job
 from telha_model.states import CANCELLABLE, DEAD, ENDED, LEASED, PENDING, RETRYABLE, State, Transition
-from telha_model.types import Config, add_ms
+from telha_model.types import Config, add_ms, make
 
 ById = Retry | Cancel | Discard
 
 
 def _needs(needed: frozenset[State]) -> Callable[[Config, Queue, ById, Job | None], Reply | None]:
     def check(_config: Config, _queue: Queue, _op: ById, job: Job | None) -> Reply | None:
-        return None if job is None or job.state in needed else WrongState(job.job_id, job.state, needed)
+        return None if job is None or job.state in needed else make(WrongState, (job.job_id, job.state, needed))
 
     return check
 
@@ -32,7 +32,7 @@ def _retry(config: Config, queue: Queue, op: Retry, job: Job | None) -> tuple[Re
         attempts=0,
         lease_end=job.lease_end,
         submit=job.submit,
-        events=logged(job.events, config.events_max, Event(now_ms, Transition.RETRIED, (("due", due_ms),))),
+        events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.RETRIED, (("due", due_ms),)))),
     )
     return Retried(), with_job(queue, job, new)
 
@@ -52,7 +52,7 @@ def _cancel(config: Config, queue: Queue, op: Cancel, job: Job | None) -> tuple[
         result=None,
         lease_end="cancelled" if job.state is LEASED else job.lease_end,
         submit=job.submit,
-        events=logged(job.events, config.events_max, Event(now_ms, Transition.CANCELLED, detail)),
+        events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.CANCELLED, detail))),
     )
     return Cancelled(), with_job(queue, job, new)
 

@@ -6,7 +6,7 @@ from telha_model.ops import Advance, Reopen
 from telha_model.replies import Advanced, BadArgument, Reopened, Reply, Ruling
 from telha_model.rules import Rule, rule
 from telha_model.state import Job, Queue, is_ready, joined
-from telha_model.types import Config, add_ms
+from telha_model.types import Config, add_ms, make
 
 
 def _argument(_config: Config, _queue: Queue, op: Advance, _job: Job | None) -> Reply | None:
@@ -17,7 +17,7 @@ def _advance(_config: Config, queue: Queue, op: Advance, _job: Job | None) -> tu
     _, incarnation, next_job_id, jobs, ring, last_served = queue
     now_ms = add_ms(queue.now_ms, op.ms)
     ring = joined(ring, jobs, now_ms)
-    return Advanced(now_ms), Queue(now_ms, incarnation, next_job_id, jobs, ring, last_served)
+    return Advanced(now_ms), make(Queue, (now_ms, incarnation, next_job_id, jobs, ring, last_served))
 
 
 def _reopen(_config: Config, queue: Queue, op: Reopen, _job: Job | None) -> tuple[Reply, Queue]:
@@ -28,7 +28,7 @@ def _reopen(_config: Config, queue: Queue, op: Reopen, _job: Job | None) -> tupl
         scopes = [s for s in scopes if s > last_served] + [s for s in scopes if s <= last_served]
     if not op.clean:
         incarnation += 1
-    return Reopened(incarnation), Queue(now_ms, incarnation, next_job_id, jobs, tuple(scopes), last_served)
+    return Reopened(incarnation), make(Queue, (now_ms, incarnation, next_job_id, jobs, tuple(scopes), last_served))
 
 
 ADVANCE: Final[Rule[Advance]] = rule(_advance, [(Ruling.ARGUMENT, _argument)])

@@ -31,7 +31,7 @@ from telha_model.state import DeadReason, Digest, Event, Job, Queue, Submit, end
 from telha_model.states import COMPLETED, DEAD, FAILED, PENDING, State, Transition
 from telha_model.transitions.enqueue import all_created
 from telha_model.transitions.sweep import expired
-from telha_model.types import DURATION_MS_MAX, FOLLOW_UPS_MAX, OVERSIZE, Config, Ref, Value, add_ms
+from telha_model.types import DURATION_MS_MAX, FOLLOW_UPS_MAX, OVERSIZE, Config, Ref, Value, add_ms, make
 
 
 def _complete_argument(config: Config, _queue: Queue, op: Complete, _job: Job | None) -> Reply | None:
@@ -45,7 +45,7 @@ def _complete_argument(config: Config, _queue: Queue, op: Complete, _job: Job | 
 
 
 def _complete_digest(op: Complete) -> Digest:
-    return Digest("complete", op.ref.generation, (op.result, op.follow_ups))
+    return make(Digest, ("complete", op.ref.generation, (op.result, op.follow_ups)))
 
 
 def _complete_repeat(_config: Config, _queue: Queue, op: Complete, job: Job | None) -> Reply | None:
@@ -83,8 +83,8 @@ def _completed(
         dead_reason=None,
         result=result,
         lease_end="completed",
-        submit=Submit(digest, receipts),
-        events=logged(job.events, config.events_max, Event(now_ms, Transition.COMPLETED, detail)),
+        submit=make(Submit, (digest, receipts)),
+        events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.COMPLETED, detail))),
     )
     return with_job(queue, job, new)
 
@@ -123,7 +123,7 @@ def _item_completed(config: Config, queue: Queue, ref: Ref, result: Value) -> tu
 
 
 def _fail_digest(op: Fail) -> Digest:
-    return Digest("fail", op.ref.generation, (op.reason, op.retryable))
+    return make(Digest, ("fail", op.ref.generation, (op.reason, op.retryable)))
 
 
 def _fail_repeat(_config: Config, _queue: Queue, op: Fail, job: Job | None) -> Reply | None:
@@ -145,19 +145,19 @@ def _fail(config: Config, queue: Queue, op: Fail, job: Job | None) -> tuple[Repl
         dead_reason = "attempts"
     if dead_reason is None:
         due_ms = add_ms(now_ms, backoff_ms(config, kind, attempts))
-        event = Event(now_ms, Transition.FAILED, (*detail, ("due", due_ms)))
+        event = make(Event, (now_ms, Transition.FAILED, (*detail, ("due", due_ms))))
         new = waiting(
             job,
             FAILED,
             due_ms=due_ms,
             attempts=attempts,
             lease_end="failed",
-            submit=Submit(_fail_digest(op), FAILED),
+            submit=make(Submit, (_fail_digest(op), FAILED)),
             events=logged(job.events, config.events_max, event),
         )
         return Failed(FAILED), with_job(queue, job, new)
     retention = config.retention_dead_ms
-    event = Event(now_ms, Transition.DEAD, (*detail, ("dead_reason", dead_reason)))
+    event = make(Event, (now_ms, Transition.DEAD, (*detail, ("dead_reason", dead_reason))))
     new = ended(
         job,
         DEAD,
@@ -167,7 +167,7 @@ def _fail(config: Config, queue: Queue, op: Fail, job: Job | None) -> tuple[Repl
         dead_reason=dead_reason,
         result=None,
         lease_end="failed",
-        submit=Submit(_fail_digest(op), DEAD),
+        submit=make(Submit, (_fail_digest(op), DEAD)),
         events=logged(job.events, config.events_max, event),
     )
     return Failed(DEAD), with_job(queue, job, new)
@@ -192,7 +192,7 @@ def _release(config: Config, queue: Queue, op: Release, job: Job | None) -> tupl
         attempts=job.attempts,
         lease_end="released",
         submit=job.submit,
-        events=logged(job.events, config.events_max, Event(now_ms, Transition.RELEASED, detail)),
+        events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.RELEASED, detail))),
     )
     return Released(), with_job(queue, job, new)
 

@@ -8,7 +8,7 @@ from telha_model.replies import BadArgument, Reaped, Reply, Ruling
 from telha_model.rules import Rule, rule
 from telha_model.state import NO_DETAIL, Event, Job, Queue, ended, find, logged, waiting, with_job, without_job
 from telha_model.states import DEAD, FAILED, LEASED, PENDING, Transition
-from telha_model.types import Config, add_ms
+from telha_model.types import Config, add_ms, make
 
 
 def work_due_ms(job: Job) -> int | None:
@@ -61,7 +61,7 @@ def expired(config: Config, now_ms: int, job: Job) -> Job:
     kind, attempts = job.spec.kind, job.attempts + 1
     detail = (("reason", "expired"), ("generation", job.generation), ("attempts", attempts))
     if attempts >= max_attempts(config, kind, job.spec.max_attempts):
-        event = Event(now_ms, Transition.DEAD, (*detail, ("dead_reason", "expired")))
+        event = make(Event, (now_ms, Transition.DEAD, (*detail, ("dead_reason", "expired"))))
         retention = config.retention_dead_ms
         return ended(
             job,
@@ -76,7 +76,7 @@ def expired(config: Config, now_ms: int, job: Job) -> Job:
             events=logged(job.events, config.events_max, event),
         )
     due_ms = add_ms(now_ms, backoff_ms(config, kind, attempts))
-    event = Event(now_ms, Transition.REAPED, (*detail, ("due", due_ms)))
+    event = make(Event, (now_ms, Transition.REAPED, (*detail, ("due", due_ms))))
     return waiting(
         job,
         PENDING,
@@ -96,7 +96,7 @@ def _promoted(config: Config, now_ms: int, job: Job) -> Job:
         attempts=job.attempts,
         lease_end=job.lease_end,
         submit=job.submit,
-        events=logged(job.events, config.events_max, Event(now_ms, Transition.PROMOTED, NO_DETAIL)),
+        events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.PROMOTED, NO_DETAIL))),
     )
 
 
