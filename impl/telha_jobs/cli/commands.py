@@ -1,0 +1,57 @@
+"""The command line: `telha`, its group `jobs`, and what they are told about themselves."""
+
+import click
+
+from telha_jobs.cli import reading, writing
+from telha_jobs.cli.options import examples, group_data_option
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(package_name="telha-jobs", prog_name="telha")
+def telha() -> None:
+    """Telha: a durable job queue with fenced leases."""
+
+
+@telha.group(
+    epilog=examples(
+        "export TELHA_DATA=/var/lib/engine/jobs",
+        "telha jobs counts",
+        "telha jobs ls --state dead --kind 'ingest:*'",
+        "telha jobs show 0199c2f1-7a3e",
+        "telha jobs retry --all --reason expired",
+        "telha jobs ls --json --limit 0 | jq -r 'select(.attempts > 2) | .job_id'",
+        'echo \'{"path": "a.pdf"}\' | telha jobs enqueue ingest:pdf - --scope 3f1c5a52-0e57-4c8e-9d1d-2f6f6f3f0f11',
+    )
+    + "\n\n\b\n"
+    "Exit codes:\n"
+    "  0  done\n"
+    "  1  refused, the reason is on stderr; what was refused changed nothing\n"
+    "  2  usage: a bad argument, an ambiguous id, no --data\n"
+)
+@group_data_option
+@click.pass_context
+def jobs(ctx: click.Context, data: str | None) -> None:
+    """Look at the jobs of a queue, and act on them.
+
+    A queue is a directory: --data DIR (before or after the command), or TELHA_DATA. While another process has it open,
+    ls, show, counts and check still work and say that they may show what is not durable yet; the others refuse.
+
+    Job ids may be cut short as long as one job is meant, with or without dashes. Data goes to stdout, everything else
+    to stderr.
+    """
+    ctx.obj = data
+
+
+for command in (
+    reading.ls,
+    reading.show,
+    reading.counts,
+    reading.check,
+    writing.retry,
+    writing.cancel,
+    writing.discard,
+    writing.enqueue,
+):
+    jobs.add_command(command)

@@ -1,0 +1,84 @@
+"""What reaches the terminal: data on stdout, everything else on stderr, and nothing that could command it.
+
+Kinds, reasons, payloads and keys come from anybody. Characters that are not printable (controls, escapes, marks that
+turn the direction of writing) are shown as their escapes.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+EXIT_DONE, EXIT_REFUSED, EXIT_USAGE = 0, 1, 2
+EXIT_PIPE = 141
+"""The reader of a pipe went away: what a shell reports of a program that SIGPIPE ended."""
+
+_UNBOUNDED_COLUMNS = 10_000
+
+
+class Refused(click.ClickException):
+    """The command was refused; what was refused changed nothing."""
+
+    exit_code = EXIT_REFUSED
+
+    def show(self, file: object = None) -> None:
+        del file
+        note(self.message)
+
+
+def safe(text: str) -> str:
+    """The text on one line, with every unprintable character as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text
+    )
+
+
+def note(message: str) -> None:
+    """A line for people, on stderr."""
+    click.echo(f"telha: {safe(message)}", err=True)
+
+
+def line(text: str) -> None:
+    """A line of data on stdout. The text must be safe already."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        hang_up()
+
+
+def hang_up() -> None:
+    """Nobody reads stdout any more: end quietly."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    raise click.exceptions.Exit(EXIT_PIPE)
+
+
+def show(*blocks: "RenderableType") -> None:
+    """Print tables and texts on stdout."""
+    console = _console()
+    for block in blocks:
+        console.print(block, soft_wrap=False)
+
+
+def width() -> int:
+    """Columns to fill; a pipe or file has no width, so nothing is shortened for it."""
+    return _console().width
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    class Terminal(Console):
+        """A console that ends as the rest of the program does when its reader goes away."""
+
+        def on_broken_pipe(self) -> None:
+            hang_up()
+
+    columns = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else _UNBOUNDED_COLUMNS
+    return Terminal(width=columns, markup=False, highlight=False, emoji=False)

@@ -1,0 +1,253 @@
+"""Tables and timelines for people: a listing, one job with its log, counts."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from rich.table import Table
+from rich.text import Text
+
+from telha_jobs.cli import output
+from telha_jobs.cli.output import safe
+from telha_jobs.cli.times import absolute, brief, relative
+from telha_jobs.cli.values import to_json
+from telha_jobs.types import Event, Job, State
+from telha_jobs.view import View
+
+LISTING_ROWS = 1_000
+_VALUE_LINES_MAX = 40
+_VALUE_CHARS_MAX = 4_000
+_REASON_CHARS_MAX = 500
+_WIDE_COLUMNS = 100
+_SHORT_SCOPE = 8
+_SHORT_ID_MIN = 13
+_GAP = 2
+_STYLES = {
+    State.PENDING: "",
+    State.LEASED: "cyan",
+    State.FAILED: "yellow",
+    State.COMPLETED: "green",
+    State.DEAD: "red",
+}
+_TRANSITION_STYLES = {"leased": "cyan", "failed": "yellow", "reaped": "yellow", "completed": "green", "dead": "red"}
+
+
+class _Column(NamedTuple):
+    title: str
+    cells: list[str]
+    right: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(len(self.title), *(len(cell) for cell in self.cells))
+
+
+class Listing:
+    """A listing that is printed a chunk at a time: the header once, and the form that the first chunk got."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._form: int | None = None
+        self._widths: dict[str, int] = {}
+
+    def print(self, jobs: Sequence[Job]) -> None:
+        """Print some jobs. The first form that fits the terminal is taken: full ids and scopes, or shortened ones."""
+        forms = ("full", "full"), ("full", "short"), ("short", "short")
+        first = self._form is None
+        form = self._form or 0
+        columns = self._columns(jobs, *forms[form])
+        while first and form + 1 < len(forms) and _total(column.width for column in columns) > output.width():
+            form += 1
+            columns = self._columns(jobs, *forms[form])
+        self._form = form
+        self._print(columns, [job.state for job in jobs], header=first)
+
+    def _columns(self, jobs: Sequence[Job], ids: str, scopes: str) -> list[_Column]:
+        now = self._view.now_ms()
+        length = 36 if ids == "full" else self._short_id(jobs)
+        return [
+            _Column("ID", [str(job.job_id)[:length] for job in jobs]),
+            _Column("STATE", [_state(job) for job in jobs]),
+            _Column("KIND", [safe(job.kind) for job in jobs]),
+            _Column("SCOPE", [_scope(job.scope, short=scopes == "short") for job in jobs]),
+            _Column("PRI", [str(job.priority) for job in jobs], right=True),
+            _Column("ATT", [str(job.attempts) for job in jobs], right=True),
+            _Column("TIME", [_time(job, now) for job in jobs]),
+        ]
+
+    def _short_id(self, jobs: Sequence[Job]) -> int:
+        """How many characters tell every job of the chunk from every other in the database."""
+        length = _SHORT_ID_MIN
+        for job in jobs:
+            while len(self._view.ids_with_prefix(str(job.job_id)[:length], 2)) > 1:
+                length += 1
+        return length
+
+    def _print(self, columns: Sequence[_Column], states: Sequence[State], *, header: bool) -> None:
+        for column in columns:
+            self._widths[column.title] = max(column.width, self._widths.get(column.title, 0))
+        spare = output.width() - _total(self._widths.values())
+        widths = dict(self._widths)
+        if spare < 0:
+            # Kinds are the only words here that can be long: they give way.
+            widths["KIND"] = max(6, widths["KIND"] + spare)
+        table = _table(header=header)
+        for column in columns:
+            table.add_column(
+                column.title,
+                justify="right" if column.right else "left",
+                min_width=widths[column.title],
+                max_width=widths[column.title],
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+        for row, state in zip(zip(*(column.cells for column in columns), strict=True), states, strict=True):
+            table.add_row(*(Text(cell, _STYLES[state] if at == 1 else "") for at, cell in enumerate(row)))
+        output.show(table)
+
+
+def print_counts(counts: Mapping[State, int]) -> None:
+    """The five states and their sum."""
+    table = _table(header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for state, number in counts.items():
+        table.add_row(Text(state.value, _STYLES[state]), f"{number:,}")
+    table.add_row(Text("total"), f"{sum(counts.values()):,}")
+    output.show(table)
+
+
+def print_job(job: Job, now_ms: int) -> None:
+    """One job: its fields, then its log."""
+    fields = _table(header=False)
+    fields.add_column(style="dim", no_wrap=True)
+    fields.add_column(overflow="fold")
+    for name, text in _fields(job, now_ms):
+        fields.add_row(name, text)
+    log = _table(header=True)
+    wide = output.width() >= _WIDE_COLUMNS
+    for title in ("AT (UTC)", "AGE", *(("AFTER",) if wide else ()), "EVENT"):
+        log.add_column(title, no_wrap=True)
+    log.add_column("DETAIL", overflow="fold")
+    previous = None
+    for event in job.events:
+        after = "" if previous is None else f"+{brief(max(event.at_ms - previous, 0))}"
+        name = safe(event.transition)
+        log.add_row(
+            absolute(event.at_ms, precise=wide),
+            relative(event.at_ms, now_ms),
+            *((after,) if wide else ()),
+            Text(name, _TRANSITION_STYLES.get(name, "")),
+            Text(_detail(event)),
+        )
+        previous = event.at_ms
+    output.show(Text(str(job.job_id), "bold"), fields, Text(), log)
+
+
+def _fields(job: Job, now_ms: int) -> Iterable[tuple[str, Text]]:
+    yield "state", Text(_state(job), _STYLES[job.state])
+    yield "kind", Text(safe(job.kind))
+    yield "scope", Text(str(job.scope))
+    yield "priority", Text(str(job.priority))
+    yield "attempts", Text(str(job.attempts) if job.max_attempts is None else f"{job.attempts} of {job.max_attempts}")
+    yield "generation", Text(str(job.generation))
+    times = (
+        ("created", job.created_at_ms),
+        ("run at", job.run_at_ms),
+        ("due", job.due_ms),
+        ("deadline", job.deadline_ms),
+        ("ended", job.ended_at_ms),
+    )
+    for name, at_ms in times:
+        if at_ms is not None:
+            yield name, Text(f"{absolute(at_ms)}  ({relative(at_ms, now_ms)})")
+    for name, text in (("worker", job.worker), ("key", job.idempotency_key)):
+        if text is not None:
+            yield name, Text(safe(text))
+    if job.headers:
+        yield "headers", Text("\n".join(f"{safe(name)}={safe(text)}" for name, text in job.headers.items()))
+    version = "" if job.payload_version == 1 else f" v{job.payload_version}"
+    yield f"payload{version}", Text(_value(job.payload))
+    for name, value in (("result", job.result), ("progress", job.progress)):
+        if value is not None:
+            yield name, Text(_value(value))
+
+
+def _value(value: Any) -> str:
+    """A carried value as JSON over some lines, cut where it gets long."""
+    text = json.dumps(to_json(value), ensure_ascii=False)
+    if len(text) > output.width() // 2:
+        text = json.dumps(to_json(value), ensure_ascii=False, indent=2)
+    cut = text[:_VALUE_CHARS_MAX].split("\n")[:_VALUE_LINES_MAX]
+    shown = "\n".join(safe(one) for one in cut)
+    return shown if len("\n".join(cut)) == len(text) else f"{shown}\n… (cut: --json shows all)"
+
+
+def _detail(event: Event) -> str:
+    detail = dict(event.detail)
+    reason = detail.pop("reason", None)
+    if reason == detail.get("dead_reason"):
+        del detail["dead_reason"]
+    told = ", ".join(_part(name, value, event.at_ms) for name, value in sorted(detail.items(), key=_detail_order))
+    if reason is None:
+        return told
+    text = safe(str(reason))
+    if len(text) > _REASON_CHARS_MAX:
+        text = f"{text[:_REASON_CHARS_MAX]}… (cut: --json shows all)"
+    return f"{told}: {text}" if told else text
+
+
+_DETAIL_ORDER = ("dead_reason", "attempt", "attempts", "worker", "generation", "count", "state", "due")
+
+
+def _detail_order(item: tuple[str, Any]) -> int:
+    return _DETAIL_ORDER.index(item[0]) if item[0] in _DETAIL_ORDER else len(_DETAIL_ORDER)
+
+
+def _part(name: str, value: Any, at_ms: int) -> str:
+    match name:
+        case "dead_reason":
+            return safe(str(value))
+        case "attempts":
+            return f"{value} used up"
+        case "worker":
+            return f"by {safe(str(value))}"
+        case "due" if isinstance(value, int):
+            return f"due {brief(value - at_ms)} later" if value > at_ms else "due at once"
+        case "count":
+            return f"{value} events left out"
+        case "state":
+            return f"ending {safe(str(value))}"
+        case _:
+            return f"{safe(name)} {safe(str(value))}"
+
+
+def _total(widths: Iterable[int]) -> int:
+    return sum(width + _GAP for width in widths) - _GAP
+
+
+def _state(job: Job) -> str:
+    return job.state.value if job.dead_reason is None else f"{job.state.value} ({safe(job.dead_reason)})"
+
+
+def _scope(scope: UUID, *, short: bool) -> str:
+    if scope.int == 0:
+        return "nil"
+    return f"{str(scope)[:_SHORT_SCOPE]}…" if short else str(scope)
+
+
+def _time(job: Job, now_ms: int) -> str:
+    """What the job waits for, or when it ended."""
+    match job.state:
+        case State.PENDING | State.FAILED:
+            return f"due {relative(job.due_ms or 0, now_ms)}"
+        case State.LEASED:
+            left = (job.deadline_ms or 0) > now_ms
+            return f"{'expires' if left else 'expired'} {relative(job.deadline_ms or 0, now_ms)}"
+        case State.COMPLETED | State.DEAD:
+            return f"ended {relative(job.ended_at_ms or 0, now_ms)}"
+
+
+def _table(*, header: bool) -> Table:
+    return Table(box=None, show_header=header, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
