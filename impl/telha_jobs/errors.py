@@ -16,7 +16,8 @@ submit is answered),
 stale lease or wrong state, key conflict. A refusal changes nothing.
 """
 
-from typing import Literal
+import copyreg
+from typing import Any, Literal
 from uuid import UUID
 
 from telha_jobs.types import State
@@ -47,6 +48,10 @@ class QueueError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would rebuild an exception by calling its class with the message alone: none here is made that way.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # not in typeshed
 
 
 class InvalidArgumentError(QueueError, ValueError):
