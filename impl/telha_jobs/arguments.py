@@ -4,6 +4,7 @@ with field and rule.
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from os import PathLike, fsencode, fspath
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from telha_jobs.rules import (
     check_optional_int,
     check_text,
     check_unicode,
+    plain,
 )
 from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
 
@@ -165,6 +167,22 @@ def cursor(after: Any) -> bytes:
         raise InvalidArgumentError("after", f"must be the `after` of a page, not {after[:80]!r}") from None
 
 
+def path(value: Any) -> str:
+    """Where a queue is: text, or a path object, that can name a directory. An empty one would be the current one."""
+    if not isinstance(value, str | PathLike):
+        raise InvalidArgumentError("path", f"must be a str or a path, not {kind_name(value)}")
+    where = fspath(value)
+    if not isinstance(where, str):
+        raise InvalidArgumentError("path", f"must be text, not {kind_name(where)}")
+    try:
+        usable = 0 not in fsencode(where)
+    except UnicodeEncodeError:
+        usable = False
+    if not where or not usable:
+        raise InvalidArgumentError("path", f"must name a directory, {where[:140]!r} cannot")
+    return where
+
+
 def flag(field: str, value: Any) -> bool:
     """A bool, and nothing that merely counts as one."""
     if not isinstance(value, bool):
@@ -241,7 +259,7 @@ def _headers(field: str, value: Any) -> dict[str, str]:
             if not isinstance(part, str):
                 raise InvalidArgumentError(field, f"must map str to str; a {what} is {kind_name(part)}")
             check_unicode(field, part)
-        found[str(name)] = str(text)
+        found[plain(name)] = plain(text)
     size = sum(len(name.encode("utf-8")) + len(text.encode("utf-8")) for name, text in found.items())
     if size > HEADERS_BYTES_MAX:
         raise InvalidArgumentError(field, f"must have at most {HEADERS_BYTES_MAX} bytes of UTF-8, not {size}")

@@ -17,6 +17,7 @@ from telha_jobs.rules import (
     KINDS_MAX,
     check_int,
     check_optional_int,
+    plain,
 )
 
 _KIND = re.compile(r"[A-Za-z0-9_.:/+\-]+\Z")
@@ -33,13 +34,13 @@ def check_kind(where: str, kind: Any) -> str:
         raise InvalidArgumentError(
             where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {kind[:140]!r}"
         )
-    return kind
+    return plain(kind)
 
 
 def check_kind_or_family(where: str, kind: Any) -> str:
     """The kind, if it is an exact name or a family: a prefix through a colon and a star, such as `ingest:*`."""
     if isinstance(kind, str) and len(kind) <= KIND_CHARS_MAX and _FAMILY.match(kind) is not None:
-        return kind
+        return plain(kind)
     if isinstance(kind, str) and kind.endswith("*"):
         raise InvalidArgumentError(
             where, f"a family is a prefix through a colon and a star (ingest:*), not {kind[:140]!r}"

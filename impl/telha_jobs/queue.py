@@ -78,12 +78,11 @@ class JobQueue:
         `QueueUnavailableError` when it is
         foreign or cannot be written; then nothing was changed. `clock` is for tests (`ManualClock`).
         """
-        if not isinstance(path, str | PathLike):
-            raise InvalidArgumentError("path", f"must be a str or a path, not {kind_name(path)}")
+        where = arguments.path(path)
         if not isinstance(config, QueueConfig):
             raise InvalidArgumentError("config", f"must be a QueueConfig, not {kind_name(config)}")
         chosen = SystemClock() if clock is None else clock
-        store = RocksStore.open(path, clock=chosen, durability=config.durability)
+        store = RocksStore.open(where, clock=chosen, durability=config.durability)
         try:
             return cls(store, config, chosen)
         except BaseException:

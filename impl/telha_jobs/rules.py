@@ -55,7 +55,12 @@ def check_text(field: str, value: Any, *, chars_max: int) -> str:
     if not 1 <= len(value) <= chars_max:
         raise InvalidArgumentError(field, f"must have 1 to {chars_max} characters, not {len(value)}")
     check_unicode(field, value)
-    return str(value)
+    return plain(value)
+
+
+def plain(value: str) -> str:
+    """The characters alone: `str()` of a str enum would give the member's name instead."""
+    return str.__str__(value)
 
 
 def check_unicode(field: str, value: str) -> None:
