@@ -14,7 +14,7 @@ import msgpack
 
 from telha_jobs.core.record import LogEntry, Record, Submit
 from telha_jobs.errors import InvalidArgumentError
-from telha_jobs.keys import job_key, parse_job_key
+from telha_jobs.keys import JobKey, job_key, parse_job_key
 from telha_jobs.rules import NESTING_MAX
 
 VALUE_VERSION = b"\x01"
@@ -22,11 +22,14 @@ RECORD_VERSION = b"\x01"
 _CRC = struct.Struct(">I")
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
-# Field numbers of record v1. A number is never used again for something else.
+# Field numbers of record v1, in the order of `Record` behind what stands in the key. A number is never used again.
 KIND, PAYLOAD, PAYLOAD_VERSION, HEADERS, RUN_AT, DUE, ATTEMPTS, MAX_ATTEMPTS = range(1, 9)
 GENERATION, LEASE_END, WORKER, LEASED_AT, DEADLINE, ENDED_AT, PURGE_AT, DEAD_REASON = range(9, 17)
 SUBMIT, RESULT, PROGRESS, KEY, SEQUENCE, TOKEN, EVENTS = range(17, 24)
-_KNOWN = frozenset(range(1, 24))
+_NUMBERS = range(KIND, EVENTS + 1)
+_KNOWN = frozenset(_NUMBERS)
+_REQUIRED = (KIND, DUE, ATTEMPTS, GENERATION, SEQUENCE, TOKEN)
+_KEY_FIELDS = Record._fields.index("kind")
 
 
 class UnreadableError(ValueError):
@@ -98,36 +101,14 @@ def unpack_plain(packed: bytes) -> Any:
 def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
     """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
     key = job_key(record.scope, record.state, record.priority, record.created_at, record.job_id)
-    fields: dict[int, Any] = {
-        KIND: record.kind,
-        PAYLOAD: record.payload,
-        DUE: record.due,
-        ATTEMPTS: record.attempts,
-        GENERATION: record.generation,
-        SEQUENCE: sequence,
-        TOKEN: token,
-        EVENTS: record.events,
-    }
-    if record.payload_version != 1:
-        fields[PAYLOAD_VERSION] = record.payload_version
-    if record.headers:
-        fields[HEADERS] = record.headers
-    optional = (
-        (RUN_AT, record.run_at),
-        (MAX_ATTEMPTS, record.max_attempts),
-        (LEASE_END, record.lease_end),
-        (WORKER, record.worker),
-        (LEASED_AT, record.leased_at),
-        (DEADLINE, record.deadline),
-        (ENDED_AT, record.ended_at),
-        (PURGE_AT, record.purge_at),
-        (DEAD_REASON, record.dead_reason),
-        (SUBMIT, record.submit),
-        (RESULT, record.result),
-        (PROGRESS, record.progress),
-        (KEY, record.key),
-    )
-    fields |= {number: value for number, value in optional if value is not None}
+    values = record[_KEY_FIELDS:-1]
+    fields: dict[int, Any] = {number: value for number, value in enumerate(values, KIND) if value is not None}
+    fields[SEQUENCE] = sequence
+    fields[TOKEN] = token
+    if record.payload_version == 1:
+        del fields[PAYLOAD_VERSION]
+    if not record.headers:
+        del fields[HEADERS]
     if record.unknown:
         fields.update(record.unknown)
     body = RECORD_VERSION + _packb(fields)
@@ -149,40 +130,19 @@ def decode_record(key: bytes, value: bytes) -> Record:
         raise UnreadableError(f"{type(error).__name__}: {error}") from None
 
 
-def _record(place: Any, fields: dict[int, Any]) -> Record:
-    get = fields.get
-    submit = get(SUBMIT)
-    return Record(
-        place.job_id,
-        place.scope,
-        place.state,
-        place.priority,
-        place.created_at,
-        fields[KIND],
-        get(PAYLOAD),
-        get(PAYLOAD_VERSION, 1),
-        get(HEADERS, {}),
-        get(RUN_AT),
-        fields[DUE],
-        fields[ATTEMPTS],
-        get(MAX_ATTEMPTS),
-        fields[GENERATION],
-        get(LEASE_END),
-        get(WORKER),
-        get(LEASED_AT),
-        get(DEADLINE),
-        get(ENDED_AT),
-        get(PURGE_AT),
-        get(DEAD_REASON),
-        None if submit is None else Submit(*submit),
-        get(RESULT),
-        get(PROGRESS),
-        get(KEY),
-        fields[SEQUENCE],
-        fields[TOKEN],
-        tuple([LogEntry(*entry) for entry in fields[EVENTS]]),
-        {} if fields.keys() <= _KNOWN else {number: fields[number] for number in fields.keys() - _KNOWN},
-    )
+def _record(place: JobKey, fields: dict[int, Any]) -> Record:
+    values: list[Any] = [fields.get(number) for number in _NUMBERS]
+    if values[PAYLOAD_VERSION - 1] is None:
+        values[PAYLOAD_VERSION - 1] = 1
+    if values[HEADERS - 1] is None:
+        values[HEADERS - 1] = {}
+    if values[SUBMIT - 1] is not None:
+        values[SUBMIT - 1] = Submit(*values[SUBMIT - 1])
+    values[EVENTS - 1] = tuple([LogEntry(*entry) for entry in fields[EVENTS]])
+    if any(values[number - 1] is None for number in _REQUIRED):
+        raise UnreadableError("a field that every record has is missing")
+    unknown = {} if fields.keys() <= _KNOWN else {number: fields[number] for number in fields.keys() - _KNOWN}
+    return Record(place.job_id, place.scope, place.state, place.priority, place.created_at, *values, unknown)
 
 
 def _packb(value: Any) -> bytes:

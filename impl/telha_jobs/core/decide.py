@@ -7,6 +7,7 @@ they return a `Refused` or None.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from telha_jobs.config import Policy
 from telha_jobs.core import record as log
@@ -18,8 +19,7 @@ from telha_jobs.rules import later
 from telha_jobs.types import State
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """What a decision needs to know besides the record: the time and the rules in force for the job's kind."""
 
     now: int
@@ -40,9 +40,9 @@ class Stale:
     why: LeaseEnd
 
 
-def enqueued(record: Record, terms: Terms) -> Record:
-    """A new job: its log begins."""
-    return record._replace(events=(LogEntry(terms.now, log.ENQUEUED, {"due": record.due}),))
+def enqueued(now: int, *, due: int) -> tuple[LogEntry, ...]:
+    """The log of a new job."""
+    return (LogEntry(now, log.ENQUEUED, {"due": due}),)
 
 
 def granted(record: Record, terms: Terms, *, worker: str, incarnation: int) -> Record:

@@ -50,6 +50,7 @@ def _create(unit: Unit, draft: Draft) -> bytes:
     job_id = unit.make_id(draft.scope)
     run_at = draft.run_at if draft.delay is None else later(unit.now, draft.delay)
     inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
+    due = unit.now if run_at is None else max(unit.now, run_at)
     record = Record(
         job_id=job_id,
         scope=draft.scope,
@@ -61,7 +62,7 @@ def _create(unit: Unit, draft: Draft) -> bytes:
         payload_version=draft.payload_version,
         headers=draft.headers,
         run_at=run_at,
-        due=unit.now if run_at is None else max(unit.now, run_at),
+        due=due,
         attempts=0,
         max_attempts=draft.max_attempts,
         generation=0,
@@ -78,8 +79,8 @@ def _create(unit: Unit, draft: Draft) -> bytes:
         key=draft.key,
         sequence=0,
         token=b"",
-        events=(),
+        events=decide.enqueued(unit.now, due=due),
         unknown={},
     )
-    unit.create(decide.enqueued(record, unit.terms(draft.kind)), draft.payload)
+    unit.create(record, draft.payload)
     return job_id

@@ -6,7 +6,7 @@
 """
 
 import hashlib
-import secrets
+import random
 
 _COUNTER_BITS = 22
 _COUNTER_MAX = (1 << _COUNTER_BITS) - 1
@@ -17,6 +17,7 @@ class JobIds:
 
     def __init__(self, last: bytes | None) -> None:
         self.last = last
+        self._random = random.Random()
         self._ms, self._counter = (-1, 0) if last is None else _parse(last)
 
     def make(self, now_ms: int, scope: bytes) -> bytes:
@@ -28,7 +29,7 @@ class JobIds:
         else:
             self._ms, self._counter = self._ms + 1, 0
         high = (self._ms & (1 << 48) - 1) << 16 | 7 << 12 | self._counter >> 10
-        low = 0b10 << 62 | (self._counter & 0x3FF) << 52 | _scope_bits(scope) << 36 | secrets.randbits(36)
+        low = 0b10 << 62 | (self._counter & 0x3FF) << 52 | _scope_bits(scope) << 36 | self._random.getrandbits(36)
         self.last = (high << 64 | low).to_bytes(16, "big")
         return self.last
 
