@@ -185,8 +185,8 @@ class Database:
     def survive_fork(self) -> None:
         """Called in a forked child: give up the database without touching it."""
         self.forked = True
-        if self._rdict is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._rdict))
+        # With this object stay the database and the families, whose destructors flush, and so wait for missing threads.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 class ViewChangedError(Exception):
@@ -235,4 +235,4 @@ def _after_fork_in_child() -> None:
             database.survive_fork()
 
 
-# os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)
