@@ -143,7 +143,7 @@ class JobQueue:
         )
         with self._engine.inside:
             draft = arguments.draft(job, self._config)
-            [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), indexed=False))
+            [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), field=None))
         return _receipt(created)
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Receipt]:
@@ -153,7 +153,7 @@ class JobQueue:
         """
         with self._engine.inside:
             drafts = arguments.drafts("jobs", jobs, self._config, ENQUEUE_MANY_MAX)
-            created = self._engine.write(lambda unit: enqueuing.enqueue(unit, drafts, indexed=True))
+            created = self._engine.write(lambda unit: enqueuing.enqueue(unit, drafts, field="jobs"))
         return [_receipt(one) for one in created]
 
     # -- workers

@@ -15,17 +15,19 @@ from telha_jobs.rules import later
 from telha_jobs.types import State
 
 
-def enqueue(unit: Unit, drafts: Sequence[Draft], *, indexed: bool) -> list[CreatedJob]:
+def enqueue(unit: Unit, drafts: Sequence[Draft], *, field: str | None) -> list[CreatedJob]:
     """Create each job, or find the one its key names. Equals the sequence of singles; the first refusal refuses all.
 
-    `indexed`: whether a refusal names the position of the draft.
+    `field`: the argument that holds the drafts, so that a refusal names the position (`jobs[3].kind`); None: a single.
     """
-    return [_enqueue_one(unit, draft, index if indexed else None) for index, draft in enumerate(drafts)]
+    return [_enqueue_one(unit, draft, field, index) for index, draft in enumerate(drafts)]
 
 
-def _enqueue_one(unit: Unit, draft: Draft, index: int | None) -> CreatedJob:
+def _enqueue_one(unit: Unit, draft: Draft, field: str | None, position: int) -> CreatedJob:
+    index, where = (None, "") if field is None else (position, f"{field}[{position}].")
     named = None if draft.key is None else unit.named(draft.scope, draft.key)
     if named is None or draft.key is None or unit.find(named) is None:
+        unit.intern(draft.kind, where)
         return CreatedJob(_create(unit, draft), created=True, state=State.PENDING.value)
     existing = find_job(unit, named)
     if existing.key != draft.key or not _is_work_of(unit, draft, existing):

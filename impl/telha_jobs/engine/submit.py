@@ -35,7 +35,7 @@ def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) 
     _end(unit, record, result, Submit(marked, pack_plain([])))
     if not follow_ups:
         return []
-    receipts = enqueue(unit, follow_ups, indexed=True)
+    receipts = enqueue(unit, follow_ups, field="enqueue")
     _remember(unit, ref.job_id, Submit(marked, pack_plain(receipts)))
     return receipts
 

@@ -127,11 +127,17 @@ class Unit:
 
     def kind_number(self, kind: str) -> int:
         """The number of a kind, new ones interned by this unit's commit."""
+        return self.intern(kind, "")
+
+    def intern(self, kind: str, where: str) -> int:
+        """The number of a kind. `where` is put before the field's name when there is no room for a new one."""
         number = self.shared.kinds.numbers.get(kind) or self._new_kinds.get(kind)
         if number is None:
             number = self.shared.kinds.next_number() + len(self._new_kinds)
             if number > KINDS_MAX:
-                raise InvalidArgumentError("kind", f"would be number {number}; a queue knows at most {KINDS_MAX} kinds")
+                raise InvalidArgumentError(
+                    f"{where}kind", f"would be number {number}; a queue knows at most {KINDS_MAX} kinds"
+                )
             self._new_kinds[kind] = number
             self._writes.append(Put(Family.META, kind_key(number), kind.encode("utf-8")))
         return number

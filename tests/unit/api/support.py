@@ -1,6 +1,7 @@
 """What tests of the public interface share: a queue on a manual clock, its raw rows, and checks of refusals."""
 
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,5 +103,7 @@ def healthy(queue: JobQueue) -> None:
 
 def each(names: str, values: Sequence[Any]) -> pytest.MarkDecorator:
     """`parametrize` with ids that are short, printable and distinct whatever the values are."""
-    ids = [f"{number}-{re.sub('[^A-Za-z0-9_.:-]+', '_', ascii(value))[:40]}" for number, value in enumerate(values)]
+    ids = [
+        f"{number}-{re.sub('[^A-Za-z0-9_.:-]+', '_', reprlib.repr(value))[:40]}" for number, value in enumerate(values)
+    ]
     return pytest.mark.parametrize(names, values, ids=ids)
