@@ -6,6 +6,7 @@ class, whatever its job numbers and generations are. In every state the tokens i
 - `current`: the generation last granted (0 when none was)
 - `older`: a lower one, where there is any; the one of the recorded submit if that is lower, so that repeats stay in play
 - `never`: the next higher one, not granted yet
+- `held`: the current one, offered only while it is the current lease
 
 and `gone` is the highest number of a job that does not exist any more, or 0, which never existed.
 """
@@ -15,10 +16,11 @@ from typing import NamedTuple
 
 from telha_model.ops import Op
 from telha_model.state import Job, Queue, find, holder
+from telha_model.states import LEASED
 from telha_model.types import NewJob, Ref
 
 Block = tuple[list[str], list[Op]]
-CURRENT, OLDER, NEVER_ISSUED = "current", "older", "never"
+CURRENT, OLDER, NEVER_ISSUED, HELD = "current", "older", "never", "held"
 
 
 class ByToken(NamedTuple):
@@ -106,7 +108,7 @@ def _is_free(queue: Queue, new: NewJob) -> bool:
 
 def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
     """Symbols and operations in blocks; what depends on a job only is made once per token, since a search asks for millions."""
-    memo: dict[tuple[int, int, int, int | None], Block] = {}
+    memo: dict[tuple[int, int, int, int | None, bool], Block] = {}
     memo_gone: dict[int, Block] = {}
     jobs_max, fixed, by_token, by_job, by_queue = alphabet
     free = [item for item in by_token if not item.creates]
@@ -115,7 +117,7 @@ def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
     bounded = [(item.creates, item.meets, _block([(item.name, item.op)])) for item in fixed if item.creates]
 
     def of_job(slot: int, job: Job) -> Block:
-        key = (slot, job.job_id, job.generation, older_generation(job))
+        key = (slot, job.job_id, job.generation, older_generation(job), job.state is LEASED)
         known = memo.get(key)
         if known is None:
             named = [(f"{item.name}, job {slot + 1}", item.make(job.job_id)) for item in by_job]
@@ -155,7 +157,8 @@ def _block(pairs: list[tuple[str, Op]]) -> Block:
 
 def _token_pairs(items: list[ByToken], slot: int, job: Job) -> list[tuple[str, Op]]:
     older = older_generation(job)
-    generations = {CURRENT: job.generation, OLDER: older, NEVER_ISSUED: job.generation + 1}
+    held = job.generation if job.state is LEASED else None
+    generations = {CURRENT: job.generation, OLDER: older, NEVER_ISSUED: job.generation + 1, HELD: held}
     pairs: list[tuple[str, Op]] = []
     for item in items:
         for token in item.tokens:

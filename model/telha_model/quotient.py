@@ -1,20 +1,22 @@
 """When two queues count as the same state of a universe.
 
-A queue's history is endless (time passes, generations and job numbers rise) although its behaviour is not. `Quotient` forgets what no
-future reply depends on, up to renaming of times, generations and job numbers:
+A queue's history is endless (time passes, generations and job numbers rise) although its behaviour is not. `Quotient` forgets
+what no future reply depends on, up to renaming of times, generations and job numbers:
 
-- time is relative to now; instants that have passed keep only their order among each other and to now, since nothing asks how long ago
-- a generation is known by what its tokens can be: none issued, no lower one, or a lower one in play; whether the next one jumps to a
-  new incarnation's range; and whether the newest recorded submit belongs to the current one
+- instants ahead are relative to now; of those that have passed only the order counts, since nothing asks how long ago. Order is
+  asked in two ways only: who is leased first, among the due times of one scope and priority, and what is swept first, among
+  deadlines, ends of back-offs and purges; ties go by job id in both
+- a generation is known by what its tokens can be: none issued, no lower one, or a lower one in play; whether the next one jumps to
+  a new incarnation's range; and whether the newest recorded submit belongs to the current one
 - jobs are numbered by their place among the jobs that exist
-- created_at, ended_at, worker, headers, result and progress, and the payload of a job without key, are never read by any transition
+- created_at, ended_at, worker, headers, result and progress, and the payload of a job without key, are read by no transition
 - of a recorded reply the state and the `created` flags stay, the job numbers do not
 - the event log is write-only; `log_length` keeps its length where a universe is about the cap
-- `last_served` is only read by reopening; `reopens` keeps it
-- whether `run_at` still lies ahead is read by retry only
+- the scope served last is read by reopening only; `reopens` keeps it
+- what an ended job was, and whether `run_at` still lies ahead, is read by retry only; `revival` keeps it
 
-What is forgotten is still compared on the real queue after every step of a tour: the quotient only says which states need no second
-visit. A test samples that queues of one class answer alike and stay in one class.
+What is forgotten is still compared on the real queue after every step of a tour: the quotient only says which states need no
+second visit. A test samples that queues of one class answer alike and stay in one class.
 """
 
 from collections.abc import Callable, Hashable
@@ -22,17 +24,29 @@ from typing import Final, NamedTuple
 
 from telha_model.policy import latest_deadline_ms
 from telha_model.state import Job, Queue, Spec, Submit
-from telha_model.states import FAILED, LEASED, PENDING, State
+from telha_model.states import FAILED, LEASED, State
 from telha_model.types import Config
 
 Class = Hashable
 NEVER: Final = 1 << 60
 MEMO_MAX: Final = 200_000
 
+NOTHING: Final = (0, NEVER)
+
+Instants = tuple[int, ...]
+"""Of one job: the number of its scope and priority, its due time, then when the sweep cares for it; relative to now."""
+
 
 class Quotient(NamedTuple):
-    """What a universe keeps beyond the common part."""
+    """What a universe keeps beyond the common part, because its alphabet can ask for it.
 
+    `tokens`: it offers tokens that are not the current lease, so generations, ends of leases and submits count. `revival`: it
+    offers retry, so what an ended job was counts. `returns`: a lease can be given back or expire, so its place and deadline count. `log_length`: it is about the cap of the log. `reopens`: it offers reopening.
+    """
+
+    tokens: bool = True
+    revival: bool = True
+    returns: bool = True
     log_length: bool = False
     reopens: bool = False
 
@@ -42,42 +56,46 @@ def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
 
     Classes hold numbers it gave to what it met: compare only classes of one classifier.
     """
-    memo: dict[int, tuple[Job, int, int, tuple[int, ...]]] = {}
+    memo: dict[int, tuple[Job, int, int, Instants]] = {}
     specs: dict[int, tuple[Spec, int]] = {}
     numbers: dict[Class, int] = {}
-    log_length, reopens = quotient
+    ranked: dict[tuple[Instants, ...], Class] = {}
+    reopens = quotient.reopens
 
-    ranked: dict[tuple[int, ...], tuple[int, ...]] = {}
+    def keeps(job: Job) -> bool:
+        return quotient.returns or job.state is not LEASED
 
-    def rank(instants: tuple[int, ...]) -> tuple[int, ...]:
-        past = sorted({at for at in instants if at < 0})
-        places = {at: place - len(past) for place, at in enumerate(past)}
-        ranked[instants] = tuple([places.get(at, at) for at in instants])
-        return ranked[instants]
+    def known_job(job: Job, now_ms: int) -> tuple[Job, int, int, Instants]:
+        spec = specs.get(id(job.spec))
+        if spec is None or spec[0] is not job.spec:
+            number = numbers.setdefault(_spec_class(job.spec), len(numbers))
+            spec = specs[id(job.spec)] = (job.spec, number)
+        part = numbers.setdefault(_part(quotient, job, now_ms, spec[1]), len(numbers))
+        group = numbers.setdefault(("place", job.spec.scope, job.spec.priority), len(numbers))
+        known = memo[id(job)] = (job, now_ms, part, _instants(config, job, now_ms, group) if keeps(job) else NOTHING)
+        return known
 
     def classify(queue: Queue) -> Class:
         now_ms, incarnation, _, jobs, ring, last_served = queue
         parts: list[int] = []
-        times: list[int] = []
-        floor = incarnation << 32
+        times: list[Instants] = []
         for job in jobs:
-            key = id(job)
-            known = memo.get(key)
+            known = memo.get(id(job))
             if known is None or known[0] is not job or known[1] != now_ms:
-                spec = specs.get(id(job.spec))
-                if spec is None or spec[0] is not job.spec:
-                    number = numbers.setdefault(_spec_class(job.spec), len(numbers))
-                    spec = specs[id(job.spec)] = (job.spec, number)
-                number = numbers.setdefault(_part(job, now_ms, spec[1], log_length), len(numbers))
-                memo[key] = known = (job, now_ms, number, _times(config, job, now_ms))
+                known = known_job(job, now_ms)
             parts.append(known[2])
-            times += known[3]
-            if reopens:
-                parts.append(job.generation + 1 < floor)
+            times.append(known[3])
         if len(memo) > MEMO_MAX:
             memo.clear()
         instants = tuple(times)
-        return (tuple(parts), ranked.get(instants) or rank(instants), ring, last_served if reopens else None)
+        places = ranked.get(instants)
+        if places is None:
+            places = ranked[instants] = _ranked(instants)
+        if reopens:
+            floor = incarnation << 32
+            jumps = tuple([job.generation + 1 < floor for job in jobs])
+            return (tuple(parts), places, ring, last_served, jumps)
+        return (tuple(parts), places, ring)
 
     return classify
 
@@ -88,17 +106,21 @@ def _spec_class(spec: Spec) -> Class:
     return (spec.scope, spec.kind, spec.priority, spec.max_attempts, work)
 
 
-def _part(job: Job, now_ms: int, spec: int, log_length: bool) -> Class:  # noqa: FBT001  once per job and edge
-    generation, submit, run_at_ms = job.generation, job.submit, job.spec.run_at_ms
+def _part(quotient: Quotient, job: Job, now_ms: int, spec: int) -> Class:
+    """What counts of a job besides its instants."""
+    generation, submit, run_at_ms, key = job.generation, job.submit, job.spec.run_at_ms, job.spec.idempotency_key
+    over = job.due_ms is None and not quotient.revival
+    token: Class = None
+    if quotient.tokens:
+        said = None if submit is None else _submit_class(submit, generation)
+        token = (generation if generation < 2 else 2, job.lease_end, said)
     return (
-        spec,
+        spec if not over or key is not None else -1,
         job.state,
-        job.attempts,
-        generation if generation < 2 else 2,
-        job.lease_end,
-        None if submit is None else _submit_class(submit, generation),
-        0 if run_at_ms is None or run_at_ms <= now_ms else run_at_ms - now_ms,
-        len(job.events) if log_length else 0,
+        0 if over else job.attempts,
+        token,
+        run_at_ms - now_ms if quotient.revival and run_at_ms is not None and run_at_ms > now_ms else 0,
+        len(job.events) if quotient.log_length else 0,
     )
 
 
@@ -110,14 +132,32 @@ def _submit_class(submit: Submit, generation: int) -> Class:
     return (verb, own == generation, arguments, tuple([(receipt.created, receipt.state) for receipt in reply]))
 
 
-def _times(config: Config, job: Job, now_ms: int) -> tuple[int, ...]:
-    """The instants of a job that something may still ask about, relative to now; always as many per state."""
-    state, due_ms = job.state, job.due_ms
-    if state is LEASED and due_ms is not None and job.deadline_ms is not None and job.leased_at_ms is not None:
+def _instants(config: Config, job: Job, now_ms: int, group: int) -> Instants:
+    due_ms = job.due_ms
+    if due_ms is None:
+        return (0, NEVER, NEVER if job.purge_at_ms is None else job.purge_at_ms - now_ms)
+    if job.state is LEASED and job.deadline_ms is not None and job.leased_at_ms is not None:
         limit_ms = latest_deadline_ms(config, job.spec.kind, job.leased_at_ms)
         if limit_ms is None:
-            return (due_ms - now_ms, job.deadline_ms - now_ms)
-        return (due_ms - now_ms, job.deadline_ms - now_ms, limit_ms - now_ms)
-    if (state is PENDING or state is FAILED) and due_ms is not None:
-        return (due_ms - now_ms,)
-    return (NEVER if job.purge_at_ms is None else job.purge_at_ms - now_ms,)
+            return (group, due_ms - now_ms, job.deadline_ms - now_ms)
+        return (group, due_ms - now_ms, job.deadline_ms - now_ms, limit_ms - now_ms)
+    if job.state is FAILED:
+        return (group, due_ms - now_ms, due_ms - now_ms)
+    return (group, due_ms - now_ms)
+
+
+def _ranked(instants: tuple[Instants, ...]) -> Class:
+    """The instants with those that have passed replaced by their rank, the latest being -1."""
+    groups: dict[int, list[tuple[int, int]]] = {}
+    swept: list[tuple[int, int, int]] = []
+    for slot, (group, due, *works) in enumerate(instants):
+        if due < 0:
+            groups.setdefault(group, []).append((due, slot))
+        swept += [(at, slot, place) for place, at in enumerate(works) if at < 0]
+    rows = [list(times[1:]) for times in instants]
+    for places in groups.values():
+        for rank, (_, slot) in enumerate(sorted(places, reverse=True)):
+            rows[slot][0] = -1 - rank
+    for rank, (_, slot, place) in enumerate(sorted(swept, reverse=True)):
+        rows[slot][place + 1] = -1 - rank
+    return tuple(map(tuple, rows))
