@@ -4,6 +4,7 @@ Kinds, reasons, payloads and keys come from anybody. Characters that are not pri
 turn the direction of writing) are shown as their escapes.
 """
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -39,9 +40,24 @@ def safe(text: str) -> str:
     )
 
 
+def many(number: int, noun: str) -> str:
+    """`1 job`, `1,234 jobs`."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
 def note(message: str) -> None:
     """A line for people, on stderr."""
     click.echo(f"telha: {safe(message)}", err=True)
+
+
+class NoteHandler(logging.Handler):
+    """What the library logs at warning or above, as notes."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
 
 
 def line(text: str) -> None:
@@ -49,21 +65,19 @@ def line(text: str) -> None:
     try:
         click.echo(text)
     except BrokenPipeError:
-        hang_up()
-
-
-def hang_up() -> None:
-    """Nobody reads stdout any more: end quietly."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor, sys.stdout.fileno())
-    raise click.exceptions.Exit(EXIT_PIPE)
+        # Nobody reads stdout any more: end quietly, also when Python flushes it at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(EXIT_PIPE) from None
 
 
 def show(*blocks: "RenderableType") -> None:
-    """Print tables and texts on stdout."""
+    """Print tables and texts on stdout, in colour where the terminal has it."""
     console = _console()
-    for block in blocks:
-        console.print(block, soft_wrap=False)
+    with console.capture() as captured:
+        for block in blocks:
+            console.print(block)
+    for text in captured.get().removesuffix("\n").split("\n"):
+        line(text.rstrip())
 
 
 def width() -> int:
@@ -74,11 +88,5 @@ def width() -> int:
 def _console() -> "Console":
     from rich.console import Console
 
-    class Terminal(Console):
-        """A console that ends as the rest of the program does when its reader goes away."""
-
-        def on_broken_pipe(self) -> None:
-            hang_up()
-
     columns = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else _UNBOUNDED_COLUMNS
-    return Terminal(width=columns, markup=False, highlight=False, emoji=False)
+    return Console(width=columns, markup=False, highlight=False, emoji=False)

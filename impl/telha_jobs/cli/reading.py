@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 
 from telha_jobs.cli.options import JOB_ID, data_option, examples, json_option, kind_filter, scope_filter
-from telha_jobs.cli.output import EXIT_REFUSED, line, note, safe
+from telha_jobs.cli.output import EXIT_REFUSED, line, many, note, safe
 from telha_jobs.cli.session import Filters, jobs_of, looking, resolve, take
 from telha_jobs.cli.values import dumps
 from telha_jobs.types import State
@@ -55,7 +55,7 @@ def _note_the_rest(view: View, filters: Filters, shown: int, *, more: bool) -> N
     counted = view.counts(scope=filters.scope, kind=filters.kind)
     total = sum(counted.values()) if filters.state is None else counted[filters.state]
     if more:
-        note(f"{shown:,} of {total:,} jobs shown: --limit 0 shows all")
+        note(f"{shown:,} of {many(total, 'job')} shown: --limit 0 shows all")
     elif shown < total:
         note(f"{total - shown:,} more cannot be read: see telha jobs check")
     elif not shown:
@@ -129,7 +129,7 @@ def check(data: str, *, as_json: bool) -> None:
             line(f"problem: {safe(problem)}")
         for job_id in report.quarantined:
             line(f"quarantined: {job_id}")
-        found = f"{len(report.problems):,} problems" if report.problems else "nothing is wrong"
-        line(f"{report.rows:,} rows checked, {len(report.quarantined):,} in quarantine: {found}")
+        found = many(len(report.problems), "problem") if report.problems else "nothing is wrong"
+        line(f"{many(report.rows, 'row')} checked, {len(report.quarantined):,} in quarantine: {found}")
     if not report:
         click.get_current_context().exit(EXIT_REFUSED)

@@ -24,7 +24,7 @@ from telha_jobs.types import Job, State
 from telha_jobs.view import View
 
 _CANDIDATES_SHOWN = 5
-_PAGE_JOBS = 200
+_PAGE_JOBS = 100
 _CHANGE_CONFIG = QueueConfig(durability="os")
 """Nothing is told before the queue was closed, and a clean close makes everything durable in one go."""
 

@@ -22,7 +22,10 @@ _REASON_CHARS_MAX = 500
 _WIDE_COLUMNS = 100
 _SHORT_SCOPE = 8
 _SHORT_ID_MIN = 13
+_ID_CHARS = 36
+_KIND_MIN = 12
 _GAP = 2
+_DETAIL_ORDER = ("dead_reason", "attempt", "attempts", "worker", "generation", "count", "state", "due")
 _STYLES = {
     State.PENDING: "",
     State.LEASED: "cyan",
@@ -43,38 +46,54 @@ class _Column(NamedTuple):
         return max(len(self.title), *(len(cell) for cell in self.cells))
 
 
+class _Form(NamedTuple):
+    """One way to fit a listing into a terminal."""
+
+    ids: bool
+    scopes: bool
+    columns: tuple[str, ...]
+
+
+_FORMS = (
+    _Form(ids=True, scopes=True, columns=("ID", "STATE", "KIND", "SCOPE", "PRI", "ATT", "TIME")),
+    _Form(ids=True, scopes=False, columns=("ID", "STATE", "KIND", "SCOPE", "PRI", "ATT", "TIME")),
+    _Form(ids=False, scopes=False, columns=("ID", "STATE", "KIND", "SCOPE", "PRI", "ATT", "TIME")),
+    _Form(ids=False, scopes=False, columns=("ID", "STATE", "KIND", "SCOPE", "ATT", "TIME")),
+    _Form(ids=False, scopes=False, columns=("ID", "STATE", "KIND", "ATT", "TIME")),
+    _Form(ids=False, scopes=False, columns=("ID", "STATE", "TIME")),
+)
+"""From the whole story to the least; `ids` and `scopes` say whether these are shown in full."""
+
+
 class Listing:
-    """A listing that is printed a chunk at a time: the header once, and the form that the first chunk got."""
+    """A listing that is printed a chunk at a time: the header once, in the form that fitted the first chunk."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._form: int | None = None
+        self._forms = list(_FORMS)
         self._widths: dict[str, int] = {}
 
     def print(self, jobs: Sequence[Job]) -> None:
-        """Print some jobs. The first form that fits the terminal is taken: full ids and scopes, or shortened ones."""
-        forms = ("full", "full"), ("full", "short"), ("short", "short")
-        first = self._form is None
-        form = self._form or 0
-        columns = self._columns(jobs, *forms[form])
-        while first and form + 1 < len(forms) and _total(column.width for column in columns) > output.width():
-            form += 1
-            columns = self._columns(jobs, *forms[form])
-        self._form = form
-        self._print(columns, [job.state for job in jobs], header=first)
+        """Print some jobs, in the first form that fits the terminal; kinds may be cut for that, to a point."""
+        columns = self._columns(jobs, self._forms[0])
+        while len(self._forms) > 1 and not self._widths and _total(columns, kind_max=_KIND_MIN) > output.width():
+            self._forms.pop(0)
+            columns = self._columns(jobs, self._forms[0])
+        self._print(columns, [job.state for job in jobs])
 
-    def _columns(self, jobs: Sequence[Job], ids: str, scopes: str) -> list[_Column]:
+    def _columns(self, jobs: Sequence[Job], form: _Form) -> list[_Column]:
         now = self._view.now_ms()
-        length = 36 if ids == "full" else self._short_id(jobs)
-        return [
+        length = _ID_CHARS if form.ids else self._short_id(jobs)
+        columns = (
             _Column("ID", [str(job.job_id)[:length] for job in jobs]),
             _Column("STATE", [_state(job) for job in jobs]),
             _Column("KIND", [safe(job.kind) for job in jobs]),
-            _Column("SCOPE", [_scope(job.scope, short=scopes == "short") for job in jobs]),
+            _Column("SCOPE", [_scope(job.scope, short=not form.scopes) for job in jobs]),
             _Column("PRI", [str(job.priority) for job in jobs], right=True),
             _Column("ATT", [str(job.attempts) for job in jobs], right=True),
             _Column("TIME", [_time(job, now) for job in jobs]),
-        ]
+        )
+        return [column for column in columns if column.title in form.columns]
 
     def _short_id(self, jobs: Sequence[Job]) -> int:
         """How many characters tell every job of the chunk from every other in the database."""
@@ -84,25 +103,22 @@ class Listing:
                 length += 1
         return length
 
-    def _print(self, columns: Sequence[_Column], states: Sequence[State], *, header: bool) -> None:
+    def _print(self, columns: Sequence[_Column], states: Sequence[State]) -> None:
+        table = _table(header=not self._widths)
+        spare = output.width() - _total(columns)
         for column in columns:
-            self._widths[column.title] = max(column.width, self._widths.get(column.title, 0))
-        spare = output.width() - _total(self._widths.values())
-        widths = dict(self._widths)
-        if spare < 0:
-            # Kinds are the only words here that can be long: they give way.
-            widths["KIND"] = max(6, widths["KIND"] + spare)
-        table = _table(header=header)
-        for column in columns:
+            # Kinds alone can be long, so they give way.
+            natural = column.width + min(0, spare) if column.title == "KIND" else column.width
+            width = self._widths[column.title] = max(natural, self._widths.get(column.title, len(column.title)))
             table.add_column(
                 column.title,
                 justify="right" if column.right else "left",
-                min_width=widths[column.title],
-                max_width=widths[column.title],
+                min_width=width,
+                max_width=width,
                 no_wrap=True,
                 overflow="ellipsis",
             )
-        for row, state in zip(zip(*(column.cells for column in columns), strict=True), states, strict=True):
+        for state, row in zip(states, zip(*(column.cells for column in columns), strict=True), strict=True):
             table.add_row(*(Text(cell, _STYLES[state] if at == 1 else "") for at, cell in enumerate(row)))
         output.show(table)
 
@@ -185,20 +201,18 @@ def _value(value: Any) -> str:
 
 
 def _detail(event: Event) -> str:
+    """What an event says: its reason first, the facts behind it."""
     detail = dict(event.detail)
     reason = detail.pop("reason", None)
-    if reason == detail.get("dead_reason"):
+    if reason is not None and reason == detail.get("dead_reason"):
         del detail["dead_reason"]
-    told = ", ".join(_part(name, value, event.at_ms) for name, value in sorted(detail.items(), key=_detail_order))
+    facts = ", ".join(_part(name, value, event.at_ms) for name, value in sorted(detail.items(), key=_detail_order))
     if reason is None:
-        return told
+        return facts
     text = safe(str(reason))
     if len(text) > _REASON_CHARS_MAX:
-        text = f"{text[:_REASON_CHARS_MAX]}… (cut: --json shows all)"
-    return f"{told}: {text}" if told else text
-
-
-_DETAIL_ORDER = ("dead_reason", "attempt", "attempts", "worker", "generation", "count", "state", "due")
+        text = f"{text[:_REASON_CHARS_MAX]}… cut: --json shows all"
+    return f"{text} ({facts})" if facts else text
 
 
 def _detail_order(item: tuple[str, Any]) -> int:
@@ -209,8 +223,6 @@ def _part(name: str, value: Any, at_ms: int) -> str:
     match name:
         case "dead_reason":
             return safe(str(value))
-        case "attempts":
-            return f"{value} used up"
         case "worker":
             return f"by {safe(str(value))}"
         case "due" if isinstance(value, int):
@@ -223,7 +235,12 @@ def _part(name: str, value: Any, at_ms: int) -> str:
             return f"{safe(name)} {safe(str(value))}"
 
 
-def _total(widths: Iterable[int]) -> int:
+def _total(columns: Iterable[_Column], *, kind_max: int | None = None) -> int:
+    """The width of a line, with kinds cut to `kind_max`."""
+    widths = (
+        column.width if kind_max is None or column.title != "KIND" else min(column.width, kind_max)
+        for column in columns
+    )
     return sum(width + _GAP for width in widths) - _GAP
 
 

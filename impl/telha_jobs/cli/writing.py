@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import click
 
+from telha_jobs import arguments
 from telha_jobs.cli.options import (
     DURATION,
     JOB_ID,
@@ -19,12 +21,13 @@ from telha_jobs.cli.options import (
     kind_filter,
     scope_filter,
 )
-from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, note, safe
+from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
 from telha_jobs.cli.session import Filters, change, jobs_of, preparing, refusals, resolve, take
 from telha_jobs.cli.values import NotJSONError, dumps, loads
+from telha_jobs.config import QueueConfig
 from telha_jobs.queue import JobQueue
 from telha_jobs.rules import PRIORITY_MAX
-from telha_jobs.types import SYSTEM_SCOPE, State
+from telha_jobs.types import SYSTEM_SCOPE, NewJob, State
 
 _REASONS = ("attempts", "expired", "rejected", "cancelled")
 _WITHOUT_CANCELLED = _REASONS[:-1]
@@ -83,7 +86,7 @@ def retry(
         note("no dead job matches: nothing to retry")
         return
     if not yes:
-        _confirm(f"Retry {_jobs(len(found))} dead by {', '.join(dict.fromkeys(wanted))}?")
+        _confirm(f"Retry {many(len(found), 'job')} dead by {', '.join(dict.fromkeys(wanted))}?")
     _change(data, found, "retried", JobQueue.retry)
 
 
@@ -145,23 +148,34 @@ def enqueue(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Add a job, and print its id. Makes the queue if DIR holds none.
+    """Add a job, and print its id. Makes the queue if DIR is missing or empty.
 
     The payload is JSON (by default null), or '-' to read it from stdin. Bytes are written {"$bytes": "base64"}, as
     --json shows them.
     """
     if scope is None and not kind.startswith(_SYSTEM_KINDS):
         raise click.UsageError("whose job? Give --scope UUID; only system:* kinds have the system scope by default")
-    value = _payload(payload)
-    named = _headers(headers)
+    job = NewJob(
+        scope=SYSTEM_SCOPE if scope is None else scope,
+        kind=kind,
+        payload=_payload(payload),
+        idempotency_key=key,
+        headers=_headers(headers),
+        **options,
+    )
+    with refusals():
+        # Before a queue is made for it: a bad argument changes nothing.
+        arguments.draft(job, QueueConfig())
     directory = Path(data)
-    missing = not directory.is_dir() or next(directory.iterdir(), None) is None
+    making = not directory.is_dir() or next(directory.iterdir(), None) is None
+    if not making:
+        # A directory that holds something else than a queue is a mistake, and no place to make one.
+        with preparing(data):
+            pass
     with refusals(), JobQueue.open(data) as queue:
-        if missing:
+        if making:
             note(f"there was no queue in {data}: made one")
-        receipt = queue.enqueue(
-            SYSTEM_SCOPE if scope is None else scope, kind, value, idempotency_key=key, headers=named, **options
-        )
+        receipt = queue.enqueue(**{one.name: getattr(job, one.name) for one in fields(job)})
     line(dumps(receipt) if as_json else str(receipt.job_id))
     if not receipt.created:
         note(f"the key names this job already ({receipt.state.value}): nothing was added")
@@ -214,11 +228,8 @@ def _change(data: str, job_ids: Sequence[UUID], done: str, action: Callable[[Job
     for refusal in changes.refused:
         note(str(refusal))
     if not changes.refused:
-        note(f"{_jobs(len(job_ids))} {done}")
+        note(f"{many(len(job_ids), 'job')} {done}")
         return
-    note(f"{len(changes.done):,} of {_jobs(len(job_ids))} {done}")
+    if len(job_ids) > 1:
+        note(f"{len(changes.done):,} of {many(len(job_ids), 'job')} {done}")
     click.get_current_context().exit(EXIT_REFUSED)
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number:,} jobs"
