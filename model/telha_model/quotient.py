@@ -31,10 +31,10 @@ Class = Hashable
 NEVER: Final = 1 << 60
 MEMO_MAX: Final = 200_000
 
-NOTHING: Final = (0, NEVER)
-
 Instants = tuple[int, ...]
-"""Of one job: the number of its scope and priority, its due time, then when the sweep cares for it; relative to now."""
+"""Of one job: the number of its scope and priority, `run_at`, due, then when the sweep cares for it."""
+
+NOTHING: Final[Instants] = (0, 0, NEVER)
 
 
 class Quotient(NamedTuple):
@@ -56,41 +56,40 @@ def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
 
     Classes hold numbers it gave to what it met: compare only classes of one classifier.
     """
-    memo: dict[int, tuple[Job, int, int, Instants]] = {}
+    memo: dict[int, tuple[Job, int, Instants]] = {}
     specs: dict[int, tuple[Spec, int]] = {}
     numbers: dict[Class, int] = {}
-    ranked: dict[tuple[Instants, ...], Class] = {}
+    ranked: dict[tuple[int | Instants, ...], Class] = {}
     reopens = quotient.reopens
 
-    def keeps(job: Job) -> bool:
-        return quotient.returns or job.state is not LEASED
-
-    def known_job(job: Job, now_ms: int) -> tuple[Job, int, int, Instants]:
+    def known_job(job: Job) -> tuple[Job, int, Instants]:
         spec = specs.get(id(job.spec))
         if spec is None or spec[0] is not job.spec:
             number = numbers.setdefault(_spec_class(job.spec), len(numbers))
             spec = specs[id(job.spec)] = (job.spec, number)
-        part = numbers.setdefault(_part(quotient, job, now_ms, spec[1]), len(numbers))
-        group = numbers.setdefault(("place", job.spec.scope, job.spec.priority), len(numbers))
-        known = memo[id(job)] = (job, now_ms, part, _instants(config, job, now_ms, group) if keeps(job) else NOTHING)
+        part = numbers.setdefault(_part(quotient, job, spec[1]), len(numbers))
+        group = numbers.setdefault((job.spec.scope, job.spec.priority), len(numbers))
+        known = memo[id(job)] = (job, part, _instants(config, quotient, job, group))
         return known
 
     def classify(queue: Queue) -> Class:
         now_ms, incarnation, _, jobs, ring, last_served = queue
-        parts: list[int] = []
-        times: list[Instants] = []
-        for job in jobs:
-            known = memo.get(id(job))
-            if known is None or known[0] is not job or known[1] != now_ms:
-                known = known_job(job, now_ms)
-            parts.append(known[2])
-            times.append(known[3])
         if len(memo) > MEMO_MAX:
             memo.clear()
+        parts: list[int] = []
+        times: list[int | Instants] = [now_ms]
+        for job in jobs:
+            known = memo.get(id(job))
+            if known is None or known[0] is not job:
+                known = known_job(job)
+            parts.append(known[1])
+            times.append(known[2])
         instants = tuple(times)
         places = ranked.get(instants)
         if places is None:
-            places = ranked[instants] = _ranked(instants)
+            if len(ranked) > MEMO_MAX:
+                ranked.clear()
+            places = ranked[instants] = _ranked(now_ms, [memo[id(job)][2] for job in jobs])
         if reopens:
             floor = incarnation << 32
             jumps = tuple([job.generation + 1 < floor for job in jobs])
@@ -106,9 +105,9 @@ def _spec_class(spec: Spec) -> Class:
     return (spec.scope, spec.kind, spec.priority, spec.max_attempts, work)
 
 
-def _part(quotient: Quotient, job: Job, now_ms: int, spec: int) -> Class:
+def _part(quotient: Quotient, job: Job, spec: int) -> Class:
     """What counts of a job besides its instants."""
-    generation, submit, run_at_ms, key = job.generation, job.submit, job.spec.run_at_ms, job.spec.idempotency_key
+    generation, submit, key = job.generation, job.submit, job.spec.idempotency_key
     over = job.due_ms is None and not quotient.revival
     token: Class = None
     if quotient.tokens:
@@ -119,7 +118,6 @@ def _part(quotient: Quotient, job: Job, now_ms: int, spec: int) -> Class:
         job.state,
         0 if over else job.attempts,
         token,
-        run_at_ms - now_ms if quotient.revival and run_at_ms is not None and run_at_ms > now_ms else 0,
         len(job.events) if quotient.log_length else 0,
     )
 
@@ -132,32 +130,34 @@ def _submit_class(submit: Submit, generation: int) -> Class:
     return (verb, own == generation, arguments, tuple([(receipt.created, receipt.state) for receipt in reply]))
 
 
-def _instants(config: Config, job: Job, now_ms: int, group: int) -> Instants:
-    due_ms = job.due_ms
+def _instants(config: Config, quotient: Quotient, job: Job, group: int) -> Instants:
+    due_ms, run_at_ms = job.due_ms, job.spec.run_at_ms if quotient.revival else None
+    again = run_at_ms or 0
     if due_ms is None:
-        return (0, NEVER, NEVER if job.purge_at_ms is None else job.purge_at_ms - now_ms)
+        return (0, again, NEVER, NEVER if job.purge_at_ms is None else job.purge_at_ms)
     if job.state is LEASED and job.deadline_ms is not None and job.leased_at_ms is not None:
+        if not quotient.returns:
+            return NOTHING
         limit_ms = latest_deadline_ms(config, job.spec.kind, job.leased_at_ms)
         if limit_ms is None:
-            return (group, due_ms - now_ms, job.deadline_ms - now_ms)
-        return (group, due_ms - now_ms, job.deadline_ms - now_ms, limit_ms - now_ms)
-    if job.state is FAILED:
-        return (group, due_ms - now_ms, due_ms - now_ms)
-    return (group, due_ms - now_ms)
+            return (group, again, due_ms, job.deadline_ms)
+        return (group, again, due_ms, job.deadline_ms, limit_ms)
+    return (group, again, due_ms, due_ms) if job.state is FAILED else (group, again, due_ms)
 
 
-def _ranked(instants: tuple[Instants, ...]) -> Class:
-    """The instants with those that have passed replaced by their rank, the latest being -1."""
+def _ranked(now_ms: int, instants: list[Instants]) -> Class:
+    """The instants relative to now, those that have passed replaced by their rank, the latest being -1."""
     groups: dict[int, list[tuple[int, int]]] = {}
     swept: list[tuple[int, int, int]] = []
-    for slot, (group, due, *works) in enumerate(instants):
-        if due < 0:
+    for slot, (group, _, due, *works) in enumerate(instants):
+        if due < now_ms:
             groups.setdefault(group, []).append((due, slot))
-        swept += [(at, slot, place) for place, at in enumerate(works) if at < 0]
-    rows = [list(times[1:]) for times in instants]
+        swept += [(at, slot, place) for place, at in enumerate(works) if at < now_ms]
+    rows = [[at if at == NEVER else at - now_ms for at in times[2:]] for times in instants]
     for places in groups.values():
         for rank, (_, slot) in enumerate(sorted(places, reverse=True)):
             rows[slot][0] = -1 - rank
     for rank, (_, slot, place) in enumerate(sorted(swept, reverse=True)):
         rows[slot][place + 1] = -1 - rank
-    return tuple(map(tuple, rows))
+    waits = [max(times[1] - now_ms, 0) for times in instants]
+    return tuple([(wait, *row) for wait, row in zip(waits, rows, strict=True)])

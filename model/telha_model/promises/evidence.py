@@ -27,10 +27,13 @@ def changes(before: Queue, after: Queue) -> Changed:
     old, new = before.jobs, after.jobs
     if old is new:
         return []
-    if len(old) == len(new):
-        pairs: Changed = [(was, now) for was, now in zip(old, new, strict=True) if was is not now]
-        if all([was.job_id == now.job_id for was, now in pairs if was is not None and now is not None]):
-            return pairs
+    pairs: Changed = [(was, now) for was, now in zip(old, new, strict=False) if was is not now]
+    if len(old) <= len(new):
+        for was, now in pairs:
+            if was is not None and now is not None and was.job_id != now.job_id:
+                break
+        else:
+            return pairs + [(None, now) for now in new[len(old) :]]
     was_by_id, now_by_id = {job.job_id: job for job in old}, {job.job_id: job for job in new}
     return [
         (was_by_id.get(number), now_by_id.get(number))
