@@ -24,7 +24,7 @@ from telha_jobs import JobQueue
 
 DOCUMENTS_MIN = 20
 """With fewer there is no middle to be killed in."""
-LIMIT_DEFAULT = 2_500
+LIMIT_DEFAULT = 3_000
 _KILL_AT = (1 / 3, 2 / 3)
 _KILL_JITTER = 0.04
 _EXAMPLES = """
@@ -144,7 +144,7 @@ def _demonstrate(areas: Areas, console: Console) -> list[str]:
     try:
         from scripts._demo import picture
 
-        picture.draw(evidence.jobs, run.kills, out / "states.png")
+        picture.draw(evidence.jobs, run.kills, evidence.met, out / "states.png")
     except ValueError as error:
         console.print(f"no picture: {error}", highlight=False)  # logs that cannot be: the proof says which
     _show_next(console, out, evidence)

@@ -173,6 +173,8 @@ def _end_with_parent() -> None:
 def main(arguments: list[str]) -> None:
     """The command line holds one JSON object; see `lives.start`."""
     told = json.loads(arguments[0])
+    # Parsing holds the interpreter for long; the threads that only read or sync should not queue behind it each time.
+    sys.setswitchinterval(0.001)
     warnings.simplefilter("ignore")  # what the parser thinks of other people's escapes is none of our business
     areas = Areas(
         documents=Path(told["documents"]),

@@ -80,6 +80,18 @@ def grants(job: Job) -> list[Grant]:
     return found
 
 
+def held_at(jobs: Iterable[Job], number: int, reopened_ms: int) -> list[Grant]:
+    """The leases that kill number `number` (from 0) left behind: granted before it, and not ended when the queue was
+    open again.
+    """
+    return [
+        grant
+        for job in jobs
+        for grant in grants(job)
+        if grant.incarnation <= number and (grant.end is None or grant.end.at_ms >= reopened_ms)
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Samples:
     """States over time: `seconds` since the first moment, and for each state one count per moment."""

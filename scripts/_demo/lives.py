@@ -61,7 +61,7 @@ class Watcher(Protocol):
     def status(self, done: int, counts: Mapping[str, int]) -> None:
         """`done` jobs have ended; `counts` are the jobs in each state."""
 
-    def killed(self, number: int, kill: Kill, done: int) -> None:
+    def killed(self, number: int, done: int) -> None:
         """The process was killed."""
 
     def reopened(self, number: int, kill: Kill) -> None:
@@ -186,7 +186,7 @@ def drive(data: Path, areas: Areas, log: Path, kill_at: Sequence[int], watcher: 
         if kill is None:
             return Run(kills=tuple(kills), seconds=time.monotonic() - started, syncs=syncs, commits=commits, late=late)
         kills.append(kill)
-        watcher.killed(len(kills), kill, life.done)
+        watcher.killed(len(kills), life.done)
 
 
 def _watch(life: _Life, kills: list[Kill], target: int | None, watcher: Watcher) -> Kill | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from scripts._demo.history import Samples, sampled
 from scripts._demo.lives import Kill
@@ -26,8 +27,11 @@ _MOMENTS: Final = 400
 _RATE_BINS: Final = 60
 
 
-def draw(jobs: Sequence[Job], kills: Sequence[Kill], path: Path) -> None:
-    """Write the picture to `path` (PNG or SVG, by its suffix). Raises `ValueError` for logs that no job can have."""
+def draw(jobs: Sequence[Job], kills: Sequence[Kill], met: Sequence[int], path: Path) -> None:
+    """Write the picture to `path` (PNG or SVG, by its suffix). `met`: how many leases each kill met.
+
+    Raises `ValueError` for logs that no job can have.
+    """
     times = [event.at_ms for job in jobs for event in job.events]
     first, last = min(times), max(times)
     step = max(1, (last - first) // _MOMENTS)
@@ -46,9 +50,9 @@ def draw(jobs: Sequence[Job], kills: Sequence[Kill], path: Path) -> None:
             at, back = (kill.at_ms - first) / 1_000, (kill.reopened_ms - first) / 1_000
             axes.axvspan(at, back, color=_KILL, alpha=0.12, linewidth=0)
             axes.axvline(at, color=_KILL, linewidth=1.2, linestyle=(0, (4, 2)))
-    for number, kill in enumerate(kills, 1):
+    for number, (kill, leases) in enumerate(zip(kills, met, strict=True), 1):
         states.annotate(
-            f"kill {number}\n{kill.found} leases in hand",
+            f"kill {number}\n{leases} leases in hand",
             xy=((kill.at_ms - first) / 1_000, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(-6, -8),
@@ -56,6 +60,17 @@ def draw(jobs: Sequence[Job], kills: Sequence[Kill], path: Path) -> None:
             ha="right",
             va="top",
             color=_KILL,
+            fontsize=9,
+        )
+    if kills:
+        hands.annotate(
+            "with the leases of the dead,\nuntil they expire",
+            xy=((kills[0].reopened_ms - first) / 1_000, 0.95),
+            xycoords=("data", "axes fraction"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="top",
+            color=_INK,
             fontsize=9,
         )
     rate.set_xlabel("seconds since the first document was enqueued", color=_INK)
@@ -79,10 +94,12 @@ def _draw_states(axes: Axes, ingests: Samples, embeds: Samples) -> None:
         ("documents completed", _INGESTED, ingests.counts[State.COMPLETED]),
         *((state.value, colour, _together(state, ingests, embeds)) for state, colour in reversed(_COLOURS.items())),
     ]
+    top = max(map(sum, zip(*(counts for _, _, counts in layers), strict=True)))
     axes.stackplot(
         ingests.seconds,
         [counts for _, _, counts in layers],
-        labels=[label for label, _, _ in layers],
+        # A layer too thin to see has its own curve below, and an underscore keeps it out of the legend here.
+        labels=[label if max(counts) * 100 > top else f"_{label}" for label, _, counts in layers],
         colors=[colour for _, colour, _ in layers],
         linewidth=0,
     )
@@ -110,7 +127,8 @@ def _draw_hands(axes: Axes, ingests: Samples, embeds: Samples, deaths: Sequence[
     )
     axes.set_ylabel("in hand", color=_INK)
     axes.set_ylim(0, axes.get_ylim()[1] * 1.3)
-    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=_INK, ncols=3)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.legend(loc="upper right", fontsize=9, labelcolor=_INK, ncols=3, framealpha=0.9, edgecolor="none")
 
 
 def _draw_rate(axes: Axes, ingests: Samples, embeds: Samples) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from scripts._demo import history
 from scripts._demo.lives import Kill, Run
-from scripts._demo.proof import Claim, Evidence, held_at, shortened
+from scripts._demo.proof import Claim, Evidence, shortened
 from telha_jobs import State
 
 _LINE_EVERY_S = 1.0
@@ -64,7 +64,7 @@ class Screen(AbstractContextManager["Screen"]):
             self._last_line = time.monotonic()
             self._console.print(f"  {done:>6,} of about {self._total:,} jobs done   {states}", highlight=False)
 
-    def killed(self, number: int, kill: Kill, done: int) -> None:
+    def killed(self, number: int, done: int) -> None:
         self._console.print(
             f"  [bold red]kill {number}[/]: SIGKILL with {done:,} jobs done and work in hand",
             highlight=False,
@@ -72,7 +72,7 @@ class Screen(AbstractContextManager["Screen"]):
 
     def reopened(self, number: int, kill: Kill) -> None:
         self._console.print(
-            f"  start {number + 1}: the queue is open again, with {kill.found} leases of the dead process in it",
+            f"  start {number + 1}: the queue is open again, with {kill.found} leases of a dead process in it",
             highlight=False,
         )
 
@@ -98,12 +98,11 @@ def figures(evidence: Evidence, run: Run) -> dict[str, str]:
     """The run in figures, ready to be shown."""
     jobs = len(evidence.jobs)
     scopes = len({job.scope for job in evidence.jobs})
-    met = [len(held_at(evidence.jobs, number, kill)) for number, kill in enumerate(evidence.kills)]
     lapsed, again = expired(evidence)
     own = sum(reading.document.area == "inbox" for reading in evidence.unreadable)
     return {
         "scopes (packages)": f"{scopes:,}",
-        "kills": f"{len(evidence.kills)}, of processes that held {' and '.join(map(str, met)) or 'no'} leases",
+        "kills": f"{len(evidence.kills)}, of processes that held {' and '.join(map(str, evidence.met)) or 'no'} leases",
         "leases that expired": f"{lapsed:,}, of which {again:,} were granted again",
         "answers too late": f"{run.late:,}",
         "unreadable documents": f"{own} made so by the demo, {len(evidence.unreadable) - own} found",
