@@ -119,7 +119,7 @@ def _extended(config: Config, queue: Queue, ref: Ref, progress: dict[int, Value]
         target_ms = limit_ms
     deadline_ms = max(job.deadline_ms, target_ms)
     given = progress.get(ref.job_id, job.progress)
-    outcome = make(Outcome, (ref.job_id, "at_limit" if at_limit else "extended", deadline_ms))
+    outcome = make(Outcome, (ref.job_id, "at_limit" if at_limit else "extended", deadline_ms, None))
     if deadline_ms == job.deadline_ms and given is job.progress:
         return outcome, queue
     new = make(Job, (
