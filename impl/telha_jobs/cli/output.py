@@ -76,8 +76,7 @@ def show(*blocks: "RenderableType") -> None:
     with console.capture() as captured:
         for block in blocks:
             console.print(block)
-    for text in captured.get().removesuffix("\n").split("\n"):
-        line(text.rstrip())
+    line("\n".join(text.rstrip() for text in captured.get().removesuffix("\n").split("\n")))
 
 
 def width() -> int:
