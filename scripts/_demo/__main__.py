@@ -106,7 +106,9 @@ def main(arguments: Sequence[str], console: Console) -> int:
             return 2
     seconds = time.monotonic() - started
     if broken:
-        console.print(f"[bold red]demo: BROKEN[/] after {seconds:.0f} s: {'; '.join(broken)}", highlight=False)
+        console.print(
+            f"[bold red]demo: BROKEN[/] after {seconds:.0f} s: {'; '.join(broken)}", highlight=False, soft_wrap=True
+        )
         return 1
     console.print(f"[bold green]demo: every promise held[/] ({seconds:.0f} s)", highlight=False)
     return 0

@@ -122,9 +122,9 @@ def show_claims(console: Console, judged: Sequence[Claim]) -> None:
     console.print("proof, from the rows and the directory:")
     for claim in judged:
         mark = "[red]BROKEN[/]" if claim.problems else "[green]ok[/]    "
-        console.print(f"  {mark} {claim.promise} ({claim.seen})", highlight=False)
+        console.print(f"  {mark} {claim.promise} ({claim.seen})", highlight=False, soft_wrap=True)
         for problem in shortened(claim.problems):
-            console.print(f"           {problem}", style="red", markup=False, highlight=False)
+            console.print(f"           {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _figure(count: int) -> str:

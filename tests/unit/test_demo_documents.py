@@ -117,7 +117,7 @@ def test_a_document_changed_since_it_was_enqueued_is_refused(tmp_path: Path) -> 
 
 
 def test_a_walk_depends_on_its_seed_alone(tmp_path: Path) -> None:
-    """The same seed chooses the same documents in the same order, programs last when the limit is tight, the output never."""
+    """A seed always chooses the same documents in the same order: programs last when room is tight, output never."""
     (tmp_path / "documents").mkdir()
     for number in range(40):
         (tmp_path / "documents" / f"{number}{('.py', '.md', '.csv', '.pyi')[number % 4]}").write_text("", "utf-8")
