@@ -1,0 +1,188 @@
+"""A process of its own: `python -m scripts._bench.child`, then one of the following. It prints a JSON object a line.
+
+look PATH            open the queue there: how long it took, and the memory it holds
+die PATH JOBS        open it, enqueue and lease so many jobs, and be killed
+long PATH JOBS       so many jobs from end to end, with retention; a line for every part of the run
+"""
+
+import ctypes
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from scripts._bench.place import fill, jobs, opened
+from telha_jobs import JobQueue, ManualClock, QueueConfig
+from telha_jobs.store.database import Database
+
+PARTS = 20
+"""Parts of a long run: after each it is measured."""
+BATCH = 100
+BACKLOG = 2_000
+"""Jobs that wait at any time of a long run."""
+JOBS_PER_MS = 1
+"""Of the queue's time, which a long run moves by hand."""
+SWEEP_MS = 1_000
+_COPIES = 10
+_MEMORY_PROPERTIES = (
+    "rocksdb.cur-size-all-mem-tables",
+    "rocksdb.estimate-table-readers-mem",
+    "rocksdb.block-cache-usage",
+)
+
+
+def rss_bytes() -> int:
+    """What this process has in memory, after giving back what it does not use."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def disk_bytes(path: Path) -> int:
+    """What the directory's files hold."""
+    total = 0
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):  # RocksDB removes files as it goes
+            total += file.stat().st_size
+    return total
+
+
+def watched(seen: "list[Watched]") -> type["Watched"]:
+    """A `Database` that can be asked, later, for the memory RocksDB holds for it."""
+
+    class Seen(Watched):
+        """Notes every instance."""
+
+        def get(self, *arguments: Any) -> bytes | None:
+            if self not in seen:
+                seen.append(self)
+            return super().get(*arguments)
+
+    return Seen
+
+
+class Watched(Database):
+    """Knows what RocksDB keeps in memory."""
+
+    def memory_bytes(self) -> int:
+        """Memtables, table readers and block caches of all families; 0 when closed."""
+        return sum(
+            family.property_int_value(name) or 0 for family in self._families.values() for name in _MEMORY_PROPERTIES
+        )
+
+
+def look(path: Path) -> dict[str, Any]:
+    """Open, and tell."""
+    seen: list[Watched] = []
+    database = watched(seen)
+    started = time.perf_counter(), time.process_time()
+    queue = opened(path, database=database)
+    wall, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
+    memory = sum(one.memory_bytes() for one in seen)
+    found = {"open_s": wall, "open_cpu_s": cpu, "rss": rss_bytes(), "rocksdb": memory, "jobs": sum_of(queue)}
+    queue.close()
+    return found
+
+
+def sum_of(queue: JobQueue) -> int:
+    """Jobs in the queue."""
+    return sum(queue.counts().values())
+
+
+def die(path: Path, number: int) -> None:
+    """Fill the log as a busy queue would, then end as `kill -9` ends it."""
+    queue = opened(path)
+    for _ in range(number // 1_000):
+        fill(queue, jobs(1_000))
+        queue.lease_batch("worker-1", 500)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def long(path: Path, number: int) -> Iterator[dict[str, Any]]:
+    """The whole life of `number` jobs, a hundred a call; retention keeps a fiftieth of them."""
+    clock = ManualClock(1_700_000_000_000)
+    config = QueueConfig(durability="os", lease_ttl_ms=600_000, retention_completed_ms=number // 50 // JOBS_PER_MS)
+    queue = opened(path, config=config, clock=clock)
+    fill(queue, jobs(BACKLOG))
+    part, swept = number // PARTS, 0
+    for _ in range(PARTS):
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(part // BATCH):
+            queue.enqueue_many(jobs(BATCH))
+            leases = queue.lease_batch("worker-1", BATCH)
+            queue.complete_many([(lease, None) for lease in leases])
+            clock.advance(BATCH // JOBS_PER_MS)
+            swept += BATCH // JOBS_PER_MS
+            if swept >= SWEEP_MS:
+                queue.reap()
+                swept = 0
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        disk, rss = disk_bytes(path), rss_bytes()
+        opening = open_copy(path)
+        yield {
+            "jobs": part,
+            "seconds": wall,
+            "cpu_seconds": cpu,
+            "disk": disk,
+            "rss": rss,
+            "open_s": opening["open_s"],
+            "kept": sum_of(queue),
+        }
+    queue.close()
+
+
+def open_copy(path: Path) -> dict[str, Any]:
+    """Open a copy of the files as they are now, as after a kill at this moment, in a process of its own.
+
+    RocksDB may replace files while they are copied; such a copy does not open, and the next one is taken.
+    """
+    reason = "none was taken"
+    for _ in range(_COPIES):
+        copy = Path(tempfile.mkdtemp(prefix="copy-", dir=path.parent))
+        try:
+            for file in sorted(path.iterdir()):
+                with suppress(FileNotFoundError):
+                    if file.suffix == ".sst":
+                        (copy / file.name).hardlink_to(file)
+                    elif file.name != "LOCK":
+                        shutil.copyfile(file, copy / file.name)
+            answer = subprocess.run(
+                [sys.executable, "-m", __spec__.name, "look", str(copy)], capture_output=True, text=True, check=False
+            )
+            if answer.returncode == 0:
+                found: dict[str, Any] = json.loads(answer.stdout)
+                return found
+            reason = answer.stderr
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+    raise RuntimeError(f"no copy of {path} would open: {reason}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the first argument says."""
+    match arguments:
+        case ["look", path]:
+            print(json.dumps(look(Path(path))))
+        case ["die", path, number]:
+            die(Path(path), int(number))
+        case ["long", path, number]:
+            for line in long(Path(path), int(number)):
+                print(json.dumps(line), flush=True)
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""Cases that need processes of their own: opening, memory, and the long run."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from scripts._bench.measure import Figure, Limit, single
+from scripts._bench.place import Place, build_later, build_others, fill, jobs, opened
+
+ROOT = Path(__file__).parents[2]
+OPEN_LIMIT = Limit(side="at most", value=2.0)
+MEMORY_LIMIT = Limit(side="at most", value=50.0)
+TREND_LIMIT = Limit(side="at most", value=1.25)
+DYING_JOBS = 50_000
+
+
+def child(*words: str) -> Iterator[dict[str, Any]]:
+    """What a child process prints, line by line; raises when it fails."""
+    command = [sys.executable, "-m", "scripts._bench.child", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is not None:
+            yield from map(json.loads, process.stdout)
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(words[:1])} ended with {process.returncode}; its words are above")
+
+
+def kill(path: Path, number: int) -> None:
+    """A child that was busy at `path` and got killed."""
+    command = [sys.executable, "-m", "scripts._bench.child", "die", str(path), str(number)]
+    ended = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if ended != -9:
+        raise RuntimeError(f"the child that was to be killed ended with {ended}; its words are above")
+
+
+@dataclass(kw_only=True)
+class Opening:
+    """A million jobs: how long an open takes, after a clean end and after a kill; and the memory it holds then."""
+
+    name: str = "open"
+    about: str = "opening a queue of 1,000,000 pending jobs, and the memory it then takes beside RocksDB's own"
+    rounds: int | None = 3
+    _paths: dict[str, Path] = field(default_factory=dict)
+    _small: Path = Path()
+    _clean: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _killed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _nearly_empty: list[dict[str, Any]] = field(default_factory=list)
+
+    def prepare(self, place: Place) -> None:
+        self._paths = {"100 scopes": build_later(place), "10,000 scopes": build_others(place)}
+        self._small = place.fresh("small")
+        with opened(self._small) as queue:
+            fill(queue, jobs(1))
+        # The first open writes what is left in the log to tables; from the second on, the memory is that of an open.
+        for path in (*self._paths.values(), self._small):
+            list(child("look", str(path)))
+
+    def round(self, place: Place) -> None:
+        self._nearly_empty += child("look", str(self._small))
+        for name, path in self._paths.items():
+            self._clean.setdefault(name, []).extend(child("look", str(path)))
+            kill(path, place.size(DYING_JOBS, DYING_JOBS // 10))
+            self._killed.setdefault(name, []).extend(child("look", str(path)))
+            # And once more, so that the next round finds a clean end and an empty log.
+            list(child("look", str(path)))
+
+    def figures(self) -> list[Figure]:
+        found: list[Figure] = []
+        least = median(one["rss"] - one["rocksdb"] for one in self._nearly_empty)
+        for name in self._paths:
+            for end, looks in (("a clean end", self._clean[name]), ("a kill", self._killed[name])):
+                found.append(
+                    Figure(
+                        case=self.name,
+                        name=f"open after {end}, {name}",
+                        unit="s",
+                        wall=[one["open_s"] for one in looks],
+                        cpu=[one["open_cpu_s"] for one in looks],
+                        limit=OPEN_LIMIT,
+                    )
+                )
+            looks = self._clean[name]
+            found.append(
+                Figure(
+                    case=self.name,
+                    name=f"memory a pending job, {name}",
+                    unit="B",
+                    wall=[(one["rss"] - one["rocksdb"] - least) / one["jobs"] for one in looks],
+                    limit=MEMORY_LIMIT,
+                )
+            )
+            found.append(
+                Figure(
+                    case=self.name,
+                    name=f"RocksDB's memory after the open, {name}",
+                    unit="MB",
+                    wall=[one["rocksdb"] / 1e6 for one in looks],
+                )
+            )
+        return found
+
+    def close(self) -> None:
+        """Nothing is open in this process."""
+
+
+def trend(values: list[float]) -> float:
+    """The median of the last quarter over the median of the second one: 1 where nothing changes."""
+    quarter = max(1, len(values) // 4)
+    return median(values[-quarter:]) / median(values[quarter : 2 * quarter])
+
+
+@dataclass(kw_only=True)
+class Endurance:
+    """Very many jobs from end to end, at "os", a hundred a call, with retention and sweeps."""
+
+    number: int
+    name: str = "long"
+    about: str = "jobs enqueued, leased, completed and purged; no figure may rise over the run"
+    rounds: int | None = 1
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+    def prepare(self, place: Place) -> None:
+        """Nothing: the child makes its own queue."""
+
+    def round(self, place: Place) -> None:
+        for part in child("long", str(place.fresh("long")), str(self.number)):
+            self.parts.append(part)
+            done = sum(one["jobs"] for one in self.parts)
+            place.say(
+                f"{self.name}: {done:,} jobs, {part['jobs'] / part['seconds']:,.0f} a second, "
+                f"disk {part['disk'] / 1e6:.0f} MB, memory {part['rss'] / 1e6:.0f} MB, open {part['open_s']:.2f} s"
+            )
+
+    def figures(self) -> list[Figure]:
+        parts = self.parts
+        per_job = [one["seconds"] / one["jobs"] * 1e6 for one in parts]
+        cpu = [one["cpu_seconds"] / one["jobs"] * 1e6 for one in parts]
+        series = {
+            "time a job": per_job,
+            "disk": [one["disk"] / 1e6 for one in parts],
+            "memory": [one["rss"] / 1e6 for one in parts],
+            "open": [one["open_s"] for one in parts],
+        }
+        units = {"time a job": "µs", "disk": "MB", "memory": "MB", "open": "s"}
+        found = [
+            single(self.name, "jobs, end to end", sum(one["jobs"] for one in parts), ""),
+            single(
+                self.name, "rate", sum(one["jobs"] for one in parts) / sum(one["seconds"] for one in parts), "jobs/s"
+            ),
+        ]
+        for name, values in series.items():
+            rise = Figure(
+                case=self.name,
+                name=f"{name}: last quarter / second",
+                unit="x",
+                wall=(trend(values),),
+                cpu=(trend(cpu),) if values is per_job else (),
+                limit=TREND_LIMIT,
+            )
+            found += [
+                Figure(
+                    case=self.name,
+                    name=f"{name}, over the run",
+                    unit=units[name],
+                    wall=values,
+                    cpu=cpu if values is per_job else (),
+                ),
+                rise,
+            ]
+        return found
+
+    def close(self) -> None:
+        """The child is gone."""
