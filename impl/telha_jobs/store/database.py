@@ -228,7 +228,20 @@ def _claim_process() -> None:
     _rocksdb_process[:] = [process]
 
 
+def _leave_exit_handlers_out() -> None:
+    """Make this process end with `_exit` once Python is done.
+
+    RocksDB's own exit handler joins its threads, which a forked child does not have: it crashes, and takes the exit
+    code along. The handler registered last is the first to run, and gets the exit code.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # in glibc; elsewhere the child's exit code may be that of a crash
+        libc.on_exit(libc["_exit"], None)
+
+
 def _after_fork_in_child() -> None:
+    if _rocksdb_process:
+        _leave_exit_handlers_out()
     for reference in tuple(_open_databases.values()):
         database = reference()
         if database is not None:
