@@ -24,7 +24,7 @@ from telha_jobs import JobQueue
 
 DOCUMENTS_MIN = 20
 """With fewer there is no middle to be killed in."""
-LIMIT_DEFAULT = 3_000
+LIMIT_DEFAULT = 2_500
 _KILL_AT = (1 / 3, 2 / 3)
 _KILL_JITTER = 0.04
 _EXAMPLES = """

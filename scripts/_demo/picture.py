@@ -106,7 +106,7 @@ def _draw_states(axes: Axes, ingests: Samples, embeds: Samples) -> None:
     axes.set_ylabel("jobs in each state", color=_INK)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(loc="upper left", frameon=False, fontsize=9, labelcolor=_INK, reverse=True)
+    _explain(axes)
 
 
 def _draw_hands(axes: Axes, ingests: Samples, embeds: Samples, deaths: Sequence[float]) -> None:
@@ -126,9 +126,9 @@ def _draw_hands(axes: Axes, ingests: Samples, embeds: Samples, deaths: Sequence[
         zorder=5,
     )
     axes.set_ylabel("in hand", color=_INK)
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.3)
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.25)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.legend(loc="upper right", fontsize=9, labelcolor=_INK, ncols=3, framealpha=0.9, edgecolor="none")
+    _explain(axes)
 
 
 def _draw_rate(axes: Axes, ingests: Samples, embeds: Samples) -> None:
@@ -147,6 +147,13 @@ def _draw_rate(axes: Axes, ingests: Samples, embeds: Samples) -> None:
         linewidth=0,
     )
     axes.set_ylabel("jobs done per second", color=_INK)
+
+
+def _explain(axes: Axes) -> None:
+    """The legend in one row above, where no kill can cross it."""
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=9, labelcolor=_INK, borderpad=0
+    )
 
 
 def _dress(axes: Axes) -> None:
