@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from telha_jobs import JobQueue, ManualClock, NewJob, State
+from telha_jobs import JobQueue, LeaseRef, ManualClock, NewJob, State
 from telha_jobs.store.port import Family
 from tests.unit.api.conftest import Open
 from tests.unit.api.support import START_MS, A, B, C, each, healthy, lease, leased, transitions, unchanged
@@ -94,7 +94,7 @@ def test_a_cursor_outlives_its_job(queue: JobQueue) -> None:
     """The job it names may be gone."""
     made = fill(queue)
     first = queue.list_jobs(limit=3)
-    assert queue.get(made[2]).state is State.COMPLETED
+    queue.complete(LeaseRef(made[2], 1))
     queue.discard(made[2])
     assert made[3] == queue.list_jobs(limit=1, after=first.after).jobs[0].job_id
 
