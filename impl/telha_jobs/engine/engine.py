@@ -111,11 +111,11 @@ class Engine:
 
     def reap(self, limit: int | None) -> ReapReport:
         """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
-        sweep = Sweep(self.store.now(), limit)
+        sweep = Sweep(self.store.now(), limit, self._shared.timers_floor)
         while not sweep.finished:
             with self._lock:
-                self._run(sweep.chunk)
-        return self.write(sweep.report)
+                sweep.add(self._run(sweep.chunk))
+        return self.read(sweep.report)
 
     def _reply(self, run: Callable[[], Reply]) -> Reply:
         """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""

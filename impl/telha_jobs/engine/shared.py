@@ -41,6 +41,7 @@ class Shared:
         self.ids = JobIds(last_id.value)
         self.last_served = last_served.value
         self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=self.last_served)
+        self.timers_floor = 0
         self.orphans_dropped = 0
         self._policies: dict[str, Policy] = {}
         self._nonce = secrets.token_bytes(8)

@@ -1,11 +1,19 @@
-"""The sweep: expired leases, finished back-offs, purges; oldest due first over all of them (seed §3, the reaper)."""
+"""The sweep: expired leases, finished back-offs, purges; oldest due first over all of them (seed §3, the reaper).
 
-from dataclasses import dataclass, field
+A sweep runs a chunk at a time, each one commit. It handles what was due when it began; work that it makes itself (a
+retention of 0) is left to the next one. It starts at `Shared.timers_floor`, below which there is no live timer, so that
+it never goes back over what earlier sweeps removed.
+"""
+
+from collections import Counter
+from typing import NamedTuple
 
 from telha_jobs.core import decide
 from telha_jobs.core.record import Record, timer_of
+from telha_jobs.engine.shared import Shared
 from telha_jobs.engine.unit import Unit, Unreadable
-from telha_jobs.keys import ID_BYTES, TIMER_KEY_BYTES, parse_timer_key, u64
+from telha_jobs.invariant import InvariantError
+from telha_jobs.keys import TIMER_KEY_BYTES, parse_timer_key, timer_key, u64
 from telha_jobs.store.port import Family
 from telha_jobs.types import ReapReport, State
 
@@ -13,75 +21,99 @@ CHUNK = 500
 """Jobs handled by one commit: bounds the batch and how long other calls wait."""
 
 
-@dataclass(slots=True)
+class Chunk(NamedTuple):
+    """What one commit of a sweep did. `made`: timers it wrote that are due already; `last`: the last key it handled."""
+
+    tally: Counter[str]
+    made: frozenset[bytes]
+    last: bytes | None
+    handled: int
+    ended: bool
+
+
 class Sweep:
-    """One call of `reap`: what it has done, and where it goes on. Work that it makes itself is left to the next one."""
+    """One call of `reap`: what it has done, and where it goes on."""
 
-    now: int
-    remaining: int | None
-    requeued: int = 0
-    died: int = 0
-    promoted: int = 0
-    purged: int = 0
-    quarantined: int = 0
-    finished: bool = False
-    _start: bytes = b""
-    _made: set[bytes] = field(default_factory=set)
+    def __init__(self, now: int, limit: int | None, floor: int) -> None:
+        self.finished = False
+        self._now = now
+        self._end = u64(now + 1)
+        self._remaining = limit
+        self._start = u64(floor)
+        self._made: frozenset[bytes] = frozenset()
+        self._tally: Counter[str] = Counter()
+        self._ended = False
 
-    def chunk(self, unit: Unit) -> None:
-        """Handle the next timers, at most one commit's worth."""
-        limit = CHUNK if self.remaining is None else min(CHUNK, self.remaining)
-        timers = unit.shared.store.scan(Family.TIMERS, self._start, self._end(), limit + len(self._made))
+    def chunk(self, unit: Unit) -> Chunk:
+        """Handle the next timers, at most one commit's worth. Changes nothing here: a conflict may run it again."""
+        limit = CHUNK if self._remaining is None else min(CHUNK, self._remaining)
+        timers = unit.shared.store.scan(Family.TIMERS, self._start, self._end, limit + len(self._made))
         keys = [key for key, _ in timers if key not in self._made][:limit]
-        for key in keys:
-            self._handle(unit, key)
-        if keys:
-            self._start = keys[-1] + b"\0"
-        if self.remaining is not None:
-            self.remaining -= len(keys)
-        self.finished = len(keys) < limit or self.remaining == 0
+        tally: Counter[str] = Counter()
+        made = [self._handle(unit, key, tally) for key in keys]
+        due_again = frozenset(key for key in made if key is not None and key < self._end)
+        return Chunk(tally, due_again, keys[-1] if keys else None, len(keys), ended=len(keys) < limit)
 
-    def report(self, unit: Unit) -> ReapReport:
+    def add(self, chunk: Chunk) -> None:
+        """The chunk is committed."""
+        self._tally += chunk.tally
+        self._made |= chunk.made
+        if chunk.last is not None:
+            self._start = chunk.last + b"\0"
+        if self._remaining is not None:
+            self._remaining -= chunk.handled
+        self._ended = chunk.ended
+        self.finished = chunk.ended or self._remaining == 0
+
+    def report(self, shared: Shared) -> ReapReport:
         """What the sweep did, and whether work whose time had come is waiting."""
-        more = bool(unit.shared.store.scan(Family.TIMERS, b"", self._end(), 1))
-        return ReapReport(self.requeued, self.died, self.promoted, self.purged, self.quarantined, more)
+        left = not self._ended and bool(shared.store.scan(Family.TIMERS, self._start, self._end, 1))
+        if self._ended:
+            # Whatever is written from now on is due no earlier than this sweep's time.
+            shared.timers_floor = self._now
+        tally = self._tally
+        return ReapReport(
+            requeued=tally["requeued"],
+            died=tally["died"],
+            promoted=tally["promoted"],
+            purged=tally["purged"],
+            quarantined=tally["quarantined"],
+            more=left or bool(self._made),
+        )
 
-    def _end(self) -> bytes:
-        return u64(self.now + 1)
-
-    def _handle(self, unit: Unit, key: bytes) -> None:
+    def _handle(self, unit: Unit, key: bytes, tally: Counter[str]) -> bytes | None:
+        """Do the work of one timer; the timer that the job has afterwards."""
         if len(key) != TIMER_KEY_BYTES:
             self._drop(unit, key)
-            return
+            return None
         time, job_id = parse_timer_key(key)
         record = unit.find(job_id)
         if isinstance(record, Unreadable) and unit.quarantine(record, time=time):
-            self.quarantined += 1
-        elif isinstance(record, Record) and timer_of(record) == time:
-            self._act(unit, record)
-        else:
+            tally["quarantined"] += 1
+            return None
+        if not isinstance(record, Record) or timer_of(record) != time:
             self._drop(unit, key)
+            return None
+        after, what = _after(unit, record)
+        tally[what] += 1
+        unit.move(job_id, after)
+        next_time = None if after is None else timer_of(after)
+        return None if next_time is None else timer_key(next_time, job_id)
 
     def _drop(self, unit: Unit, key: bytes) -> None:
         unit.drop_timer(key)
         unit.shared.count_orphan(Family.TIMERS, key)
 
-    def _act(self, unit: Unit, record: Record) -> None:
-        terms = unit.terms(record.kind)
-        after: Record | None = None
-        match record.state:
-            case State.LEASED:
-                after = decide.reaped(record, terms)
-                self.died += after.state is State.DEAD
-                self.requeued += after.state is State.PENDING
-            case State.FAILED:
-                after = decide.promoted(record, terms)
-                self.promoted += 1
-            case State.COMPLETED | State.DEAD:
-                self.purged += 1
-            case State.PENDING:
-                return  # has no timer
-        unit.move(record.job_id, after)
-        time = None if after is None else timer_of(after)
-        if time is not None and time <= self.now:
-            self._made.add(u64(time) + record.job_id[-ID_BYTES:])
+
+def _after(unit: Unit, record: Record) -> tuple[Record | None, str]:
+    """What becomes of a job whose time has come (None: it goes), and the field of the report that counts it."""
+    match record.state:
+        case State.LEASED:
+            reaped = decide.reaped(record, unit.terms(record.kind))
+            return reaped, "died" if reaped.state is State.DEAD else "requeued"
+        case State.FAILED:
+            return decide.promoted(record, unit.terms(record.kind)), "promoted"
+        case State.COMPLETED | State.DEAD:
+            return None, "purged"
+        case State.PENDING:
+            raise InvariantError("a pending job has no timer")
