@@ -10,7 +10,7 @@ from telha_model.alphabet import offers
 from telha_model.invariants import ALWAYS, GOALS, OnJob, OnReply, OnStep
 from telha_model.ops import Op
 from telha_model.promises.evidence import Taken, changes
-from telha_model.quotient import classifier
+from telha_model.quotient import Classifier
 from telha_model.replies import Reply
 from telha_model.situations import SOMETIMES
 from telha_model.state import Queue, new_queue
@@ -79,7 +79,7 @@ class _Search:
         self.config = universe.config
         self.take = take
         self.offer = offers(universe.alphabet)
-        self.classify = classifier(universe.config, universe.quotient)
+        self.classify = Classifier(universe.config, universe.quotient)
         self.checks = _Checks()
         self.awaited: dict[type[Op], list[str]] = {op: [] for op in RULES}
         for name in universe.sometimes:
@@ -98,6 +98,7 @@ class _Search:
         before, config, take, on_reply = self.states[place], self.config, self.take, self.checks.on_reply
         awaited, answering_ops = self.awaited, PROGRESS.ops
         row: list[int] = []
+        self.classify.focus(before)
         for op in self.offer(before):
             kind = type(op)
             reply, after = take(config, before, op)

@@ -19,7 +19,7 @@ What is forgotten is still compared on the real queue after every step of a tour
 second visit. A test samples that queues of one class answer alike and stay in one class.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from telha_model.policy import latest_deadline_ms
@@ -29,7 +29,7 @@ from telha_model.types import Config
 
 Class = Hashable
 NEVER: Final = 1 << 60
-MEMO_MAX: Final = 200_000
+RANKED_MAX: Final = 1_000_000
 
 Instants = tuple[int, ...]
 """Of one job: the number of its scope and priority, `run_at`, due, then when the sweep cares for it."""
@@ -51,52 +51,64 @@ class Quotient(NamedTuple):
     reopens: bool = False
 
 
-def classifier(config: Config, quotient: Quotient) -> Callable[[Queue], Class]:
-    """A function from a queue to its class. It remembers what it worked out per job, so build one per exploration.
+class Classifier:
+    """Gives queues their class. A class holds numbers of this classifier: compare only what one classifier gave.
 
-    Classes hold numbers it gave to what it met: compare only classes of one classifier.
+    A search classifies many queues one step away from the same one; `focus` on that one spares the work on what they share.
     """
-    memo: dict[int, tuple[Job, int, Instants]] = {}
-    specs: dict[int, tuple[Spec, int]] = {}
-    numbers: dict[Class, int] = {}
-    ranked: dict[tuple[int | Instants, ...], Class] = {}
-    reopens = quotient.reopens
 
-    def known_job(job: Job) -> tuple[Job, int, Instants]:
-        spec = specs.get(id(job.spec))
-        if spec is None or spec[0] is not job.spec:
-            number = numbers.setdefault(_spec_class(job.spec), len(numbers))
-            spec = specs[id(job.spec)] = (job.spec, number)
-        part = numbers.setdefault(_part(quotient, job, spec[1]), len(numbers))
-        group = numbers.setdefault((job.spec.scope, job.spec.priority), len(numbers))
-        known = memo[id(job)] = (job, part, _instants(config, quotient, job, group))
-        return known
+    def __init__(self, config: Config, quotient: Quotient) -> None:
+        self._config = config
+        self._quotient = quotient
+        self._numbers: dict[Class, int] = {}
+        self._specs: dict[int, tuple[Spec, int, int]] = {}
+        self._ranked: dict[tuple[int | Instants, ...], int] = {}
+        self._focus: Queue | None = None
+        self._near: dict[int, tuple[int, Instants]] = {}
 
-    def classify(queue: Queue) -> Class:
+    def focus(self, queue: Queue) -> None:
+        """Keep what is known of this queue's jobs at hand; it lives as long as that, so its jobs' identities hold."""
+        self._focus = queue
+        self._near = {id(job): self._known(job) for job in queue.jobs}
+
+    def __call__(self, queue: Queue) -> Class:
+        """The class of a queue."""
         now_ms, incarnation, _, jobs, ring, last_served = queue
-        if len(memo) > MEMO_MAX:
-            memo.clear()
-        parts: list[int] = []
+        near = self._near
+        parts: list[int | tuple[int, ...] | None] = []
         times: list[int | Instants] = [now_ms]
         for job in jobs:
-            known = memo.get(id(job))
-            if known is None or known[0] is not job:
-                known = known_job(job)
-            parts.append(known[1])
-            times.append(known[2])
-        instants = tuple(times)
-        places = ranked.get(instants)
+            part, instants = near.get(id(job)) or self._known(job)
+            parts.append(part)
+            times.append(instants)
+        key = tuple(times)
+        places = self._ranked.get(key)
         if places is None:
-            if len(ranked) > MEMO_MAX:
-                ranked.clear()
-            places = ranked[instants] = _ranked(now_ms, [memo[id(job)][2] for job in jobs])
-        if reopens:
+            if len(self._ranked) > RANKED_MAX:
+                self._ranked.clear()
+            ranks = _ranked(now_ms, [(near.get(id(job)) or self._known(job))[1] for job in jobs])
+            places = self._ranked[key] = self._number(ranks)
+        parts.append(places)
+        parts.append(ring)
+        if self._quotient.reopens:
+            parts.append(last_served)
             floor = incarnation << 32
-            jumps = tuple([job.generation + 1 < floor for job in jobs])
-            return (tuple(parts), places, ring, last_served, jumps)
-        return (tuple(parts), places, ring)
+            parts += [job.generation + 1 < floor for job in jobs]
+        return tuple(parts)
 
-    return classify
+    def _number(self, value: Class) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _known(self, job: Job) -> tuple[int, Instants]:
+        spec = job.spec
+        known = self._specs.get(id(spec))
+        if known is None or known[0] is not spec:
+            group = self._number(("place", spec.scope, spec.priority))
+            known = self._specs[id(spec)] = (spec, self._number(_spec_class(spec)), group)
+        part = _part(self._quotient, job, known[1])
+        return self._numbers.setdefault(part, len(self._numbers)), _instants(
+            self._config, self._quotient, job, known[2]
+        )
 
 
 def _spec_class(spec: Spec) -> Class:

@@ -434,7 +434,6 @@ def _bulk(size: Size) -> Universe:
             "a follow-up meets the completed job itself",
             "a follow-up conflicts",
             "a submit repeats",
-            "a submit repeats under a new lease",
         ),
     )
 
