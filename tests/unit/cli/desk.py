@@ -1,6 +1,7 @@
 """An operator's desk for tests: a queue to look at, and the command run against it."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,6 @@ from click.testing import CliRunner, Result
 
 from telha_jobs import ManualClock, QueueConfig
 from telha_jobs.cli.commands import telha
-from telha_jobs.clock import SystemClock
 from telha_jobs.queue import JobQueue
 from telha_jobs.store.port import Family, Put
 from telha_jobs.store.rocks import RocksStore
@@ -80,6 +80,16 @@ class Desk:
                     queue.fail(lease, "no", retryable=reason != "rejected")
         return ids
 
+    def crash(self) -> None:
+        """Leave the queue as a killed owner leaves it."""
+        left = self.directory.with_name("left")
+        with self.queue() as queue:
+            queue.enqueue(SCOPE, "last", None)
+            # Opening LOCK here would drop the lock that this process holds on it.
+            shutil.copytree(self.directory, left, ignore=shutil.ignore_patterns("LOCK"))
+        shutil.rmtree(self.directory)
+        left.rename(self.directory)
+
     def spoil(self, job_id: UUID) -> None:
         """Damage the row of a job."""
         store = RocksStore.open(self.directory, clock=self.clock)
@@ -126,11 +136,6 @@ def telha_process(
         check=False,
         env={"TELHA_DATA": str(directory), "PATH": "", **dict(environment)},
     )
-
-
-def wall_ms() -> int:
-    """The wall clock, for what a command run on it shows."""
-    return SystemClock().wall_ms()
 
 
 def words(line: str) -> list[str]:

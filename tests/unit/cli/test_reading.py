@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from telha_jobs import SYSTEM_SCOPE, CheckReport, Job, QueueConfig, State
+from telha_jobs import SYSTEM_SCOPE, CheckReport, Job, NewJob, QueueConfig, State
 from tests.unit.cli.desk import OTHER_SCOPE, SCOPE, START_MS, Desk, held_elsewhere, words
 
 HOSTILE = "\x1b[2J\x07bell\u202eback\x9b31m\nnext"
@@ -77,7 +77,8 @@ def test_ls_in_a_pipe_shortens_nothing(desk: Desk) -> None:
 def test_ls_fits_the_terminal_and_its_ids_can_be_used(desk: Desk, columns: int) -> None:
     """No line is wider than the terminal, and every id as it is shown finds its job."""
     with desk.queue() as queue:
-        ids = [queue.enqueue(SCOPE, f"ingest:{'k' * number}", None).job_id for number in range(60)]
+        new = [NewJob(scope=SCOPE, kind=f"ingest:{'k' * number}", payload=None) for number in range(60)]
+        ids = [receipt.job_id for receipt in queue.enqueue_many(new)]
     desk.bury("cancelled")
     lines = desk.run("ls", columns=columns).stdout.splitlines()
     assert max(len(line) for line in lines) <= columns
@@ -107,9 +108,9 @@ def test_ls_of_nothing_says_so_on_stderr(desk: Desk) -> None:
 def test_ls_prints_many_jobs_under_one_header(desk: Desk) -> None:
     """A listing longer than a chunk has one header and all its jobs."""
     with desk.queue() as queue:
-        ids = [queue.enqueue(SCOPE, "embed", None).job_id for _ in range(1_100)]
+        receipts = queue.enqueue_many(NewJob(scope=SCOPE, kind="embed", payload=None) for _ in range(1_100))
     lines = desk.run("ls", "--limit", "0").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["ID", *map(str, ids)]
+    assert [line.split()[0] for line in lines] == ["ID", *(str(receipt.job_id) for receipt in receipts)]
 
 
 def test_show_tells_a_job_and_its_log(desk: Desk) -> None:
@@ -295,7 +296,7 @@ def test_reading_beside_another_process_says_so(desk: Desk, command: str) -> Non
 @pytest.mark.parametrize("command", [("ls",), ("counts",), ("check",), ("show", "0")], ids=str)
 def test_reading_never_changes_the_database(desk: Desk, command: tuple[str, ...]) -> None:
     """Reading commands leave every file as it was, also when the last owner ended uncleanly."""
-    desk.add("embed")
+    desk.crash()
     files = [file for file in desk.directory.iterdir() if file.name != "LOCK"]
     before = {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
     assert desk.run(*command).exit_code == 0
