@@ -142,7 +142,8 @@ def _record(place: JobKey, fields: dict[int, Any]) -> Record:
     if any(values[number - 1] is None for number in _REQUIRED):
         raise UnreadableError("a field that every record has is missing")
     unknown = {} if fields.keys() <= _KNOWN else {number: fields[number] for number in fields.keys() - _KNOWN}
-    return Record(place.job_id, place.scope, place.state, place.priority, place.created_at, *values, unknown)
+    key = (place.job_id, place.scope, place.state, place.priority, place.created_at)
+    return Record._make((*key, *values, unknown))
 
 
 def _packb(value: Any) -> bytes:
