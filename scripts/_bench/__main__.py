@@ -40,11 +40,8 @@ examples:
 
 
 def cases(*, long_jobs: int) -> list[list[Case]]:
-    """In two groups: what is measured in turns, and then what has the machine to itself."""
-    return [
-        [*cycles(), Threads(), Grants(), Sweeps()],
-        [Opening(), Counted(), Endurance(number=long_jobs)],
-    ]
+    """In groups: first what is measured in turns, then one by one what wants the machine to itself."""
+    return [[*cycles(), Threads(), Grants(), Sweeps()], [Opening()], [Counted()], [Endurance(number=long_jobs)]]
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -127,8 +127,8 @@ def build_others(place: Place) -> Path:
 
     def build(path: Path) -> None:
         with opened(path) as queue:
-            number = place.size(1_000_000, 50_000)
-            fill(queue, spread(number, scopes(MANY_SCOPES), kind=OTHER_KIND, priorities=(0,)))
+            number, where = place.size(1_000_000, 50_000), scopes(place.size(MANY_SCOPES, MANY_SCOPES // 20))
+            fill(queue, spread(number, where, kind=OTHER_KIND, priorities=(0,)))
             fill(queue, jobs(FRESH_JOBS))
 
     return place.once("others", build)
