@@ -106,14 +106,16 @@ class Listing:
     def _print(self, columns: Sequence[_Column], states: Sequence[State]) -> None:
         # Not a rich table: that takes 0.8 ms for a row, and a listing may have a million.
         text = Text(no_wrap=True, overflow="ignore")
-        header = not self._widths
-        spare = output.width() - _total(columns)
+        first = not self._widths
         for column in columns:
+            self._widths[column.title] = max(column.width, self._widths.get(column.title, 0))
+        if "KIND" in self._widths:
             # Kinds alone can be long, so they give way.
-            natural = column.width + min(0, spare) if column.title == "KIND" else column.width
-            self._widths[column.title] = max(natural, self._widths.get(column.title, len(column.title)))
-        if header:
-            text.append(_line(self._padded(column, column.title) for column in columns), "bold")
+            spare = output.width() - sum(width + _GAP for width in self._widths.values()) + _GAP
+            self._widths["KIND"] = max(len("KIND"), self._widths["KIND"] + min(0, spare))
+        if first:
+            titles = (self._padded(column, column.title) for column in columns)
+            text.append((" " * _GAP).join(titles) + "\n", "bold")
         for number, state in enumerate(states):
             for column in columns:
                 gap = "" if column.title == "TIME" else " " * _GAP
@@ -239,10 +241,6 @@ def _part(name: str, value: Any, at_ms: int) -> str:
             return f"ending {safe(str(value))}"
         case _:
             return f"{safe(name)} {safe(str(value))}"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return (" " * _GAP).join(cells) + "\n"
 
 
 def _total(columns: Iterable[_Column], *, kind_max: int | None = None) -> int:
