@@ -4,6 +4,7 @@ A further store joins the suite by a rig of its own in `RIGS`.
 """
 
 import shutil
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -44,13 +45,17 @@ class Rig(ABC):
 
 
 class Faults:
-    """What the next calls of a `FaultyDatabase` raise."""
+    """What the next calls of a `FaultyDatabase` raise, and how many there were; a sync ends when `may_flush` is set."""
 
     def __init__(self) -> None:
         self.write: Exception | None = None
         self.flush: Exception | None = None
         self.get: Exception | None = None
         self.flushes = 0
+        self.gets = 0
+        self.flushing = threading.Event()
+        self.may_flush = threading.Event()
+        self.may_flush.set()
 
 
 def faulty(faults: Faults) -> type[Database]:
@@ -58,6 +63,7 @@ def faulty(faults: Faults) -> type[Database]:
 
     class FaultyDatabase(Database):
         def get(self, family: object, key: bytes) -> bytes | None:
+            faults.gets += 1
             error, faults.get = faults.get, None
             if error is not None:
                 raise error
@@ -71,6 +77,8 @@ def faulty(faults: Faults) -> type[Database]:
 
         def flush(self) -> None:
             faults.flushes += 1
+            faults.flushing.set()
+            faults.may_flush.wait()
             error, faults.flush = faults.flush, None
             if error is not None:
                 raise error

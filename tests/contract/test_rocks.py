@@ -14,7 +14,7 @@ from rocksdict import Options, Rdict, WriteBatch
 from telha_jobs.clock import ManualClock
 from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
 from telha_jobs.store import layout
-from telha_jobs.store.port import Add, Check, Committed, Conflict, Delete, Family, Put
+from telha_jobs.store.port import Add, Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put
 from telha_jobs.store.rocks import RocksStore
 from tests.contract.rigs import START_MS, RocksRig, copy_as_crashed
 
@@ -340,6 +340,59 @@ def test_one_thread_pays_one_sync_per_commit(rocks: RocksRig) -> None:
     store.wait(sequence)
     store.wait(sequence - 1)
     assert (rocks.faults.flushes, store.counters.syncs) == (11, 11)
+
+
+def test_the_open_mark_is_synced_before_the_first_commit(rocks: RocksRig) -> None:
+    """An open ends with a sync, after the mark and the incarnation were written."""
+    rocks.open()
+    assert rocks.faults.flushes == 1
+
+
+def test_an_addition_costs_no_read(rocks: RocksRig) -> None:
+    """A counter is read once, by the first commit that adds to it; a commit without counters reads nothing."""
+    store = rocks.open()
+    store.commit([], [Add(META, b"n", 1), Add(META, b"n", 1)], TOKEN)
+    rocks.faults.gets = 0
+    for _ in range(10):
+        store.commit([], [Add(META, b"n", 1), Put(JOBS, b"a", b"")], TOKEN)
+    assert rocks.faults.gets == 0
+
+
+def test_close_waits_for_a_sync_under_way(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """Also a failed store is not taken from under a thread that is in the middle of a sync."""
+    store = rocks.open()
+    sequence = commit(store)
+    rocks.faults.flushing.clear()
+    rocks.faults.may_flush.clear()
+    waiter = threading.Thread(target=store.wait, args=(sequence,))
+    waiter.start()
+    assert rocks.faults.flushing.wait(20)
+    rocks.faults.write = OSError("no space left, says the test")
+    with caplog.at_level(logging.CRITICAL), pytest.raises(CommitUnknownError):
+        commit(store)
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    closer.join(0.05)
+    open_still = closer.is_alive()
+    rocks.faults.may_flush.set()
+    closer.join(20)
+    waiter.join(20)
+    assert (open_still, closer.is_alive(), waiter.is_alive()) == (True, False, False)
+
+
+def test_a_damaged_block_is_not_taken_for_the_end(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:
+    """A scan that meets a damaged block fails; it does not pass what it found before it for all there is."""
+    store = rocks.open()
+    store.commit([], [Put(JOBS, b"%06d" % number, os.urandom(100)) for number in range(2_000)], TOKEN)
+    store.close()
+    largest = max(rocks.path.glob("*.sst"), key=lambda file: file.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    largest.write_bytes(content)
+    store = rocks.open()
+    with caplog.at_level(logging.CRITICAL), pytest.raises(QueueUnavailableError, match="Corruption") as refused:
+        store.scan(JOBS, b"", None, 9_999)
+    assert refused.value.outcome == "not_applied"
 
 
 def test_at_os_durability_nothing_is_synced_until_close(directory: Path) -> None:
