@@ -1,0 +1,98 @@
+"""One step of the model, the same step of a subject, and the comparison of reply and whole state."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from telha_model.ops import Op
+from telha_model.replies import Reply
+from telha_model.state import Queue, new_queue
+from telha_model.step import step
+from telha_model.types import Config
+from tests.harness.program import as_code, as_data, program
+from tests.harness.subject import Subject
+from tests.harness.translate import expected_reply
+
+SHOWN: Final = 12
+SENTENCES_MAX: Final = 8
+
+Subjects = Callable[[Config, int], Subject]
+"""Makes a subject for a configuration and a time of the first open."""
+
+
+class DisagreementError(AssertionError):
+    """Model and subject differ. `ops` is the whole run, the last one being the step that differs."""
+
+    def __init__(self, config: Config, ops: list[Op], start_ms: int, sentences: list[str]) -> None:
+        self.config = config
+        self.ops = ops
+        self.start_ms = start_ms
+        self.sentences = sentences
+        super().__init__(self.describe())
+
+    def data(self) -> dict[str, Any]:
+        """The run as JSON-able data; `Lockstep.rerun` takes its parts."""
+        return {"config": as_data(self.config), "start_ms": self.start_ms, "ops": [as_data(op) for op in self.ops]}
+
+    def describe(self) -> str:
+        """What differs, the last steps as a program, and the whole run as data when it is short."""
+        lines = [f"model and queue differ at step {len(self.ops)}, {as_code(self.ops[-1])}:"]
+        lines += [f"  - {sentence}" for sentence in self.sentences[:SENTENCES_MAX]]
+        if len(self.sentences) > SENTENCES_MAX:
+            lines.append(f"  - and {len(self.sentences) - SENTENCES_MAX} more")
+        shown = self.ops[-SHOWN:]
+        which = "the run" if len(shown) == len(self.ops) else f"the last {len(shown)} of {len(self.ops)} steps"
+        lines += [f"{which}, under {as_code(self.config)} from {self.start_ms} ms:", program(shown)]
+        if len(shown) == len(self.ops):
+            lines += ["as data:", "    " + json.dumps(self.data())]
+        return "\n".join(lines)
+
+
+class Lockstep:
+    """Drives model and subject together."""
+
+    def __init__(self, config: Config, subjects: Subjects, *, start_ms: int = 1_000) -> None:
+        self.config = config
+        self.start_ms = start_ms
+        self.queue: Queue = new_queue(start_ms)
+        self.subject = subjects(config, start_ms)
+        self.ops: list[Op] = []
+
+    def step(self, op: Op) -> Reply:
+        """Do one operation on both; the model's reply. Raises `DisagreementError`."""
+        before = self.queue
+        self.ops.append(op)
+        reply, after = step(self.config, before, op)
+        wanted = expected_reply(reply, self.subject.names.newest)
+        try:
+            found = self.subject.apply(op)
+        except Exception as error:
+            # No reply of the model's stands for it: whatever it is, it is a difference, and it needs the program.
+            raise self._disagreement([f"model {as_code(wanted)}, queue raised {error!r}"]) from error
+        if wanted != found:
+            raise self._disagreement([f"reply: model {as_code(wanted)}, queue {as_code(found)}"])
+        sentences = self.subject.differences(before, op, reply, after)
+        if sentences:
+            raise self._disagreement(sentences)
+        self.queue = after
+        return reply
+
+    def close(self) -> None:
+        """End the subject."""
+        self.subject.close()
+
+    def _disagreement(self, sentences: list[str]) -> DisagreementError:
+        return DisagreementError(self.config, list(self.ops), self.start_ms, sentences)
+
+
+def rerun(config: Config, ops: list[Op], subjects: Subjects, *, start_ms: int) -> DisagreementError | None:
+    """Run a program from a fresh queue; the disagreement it meets, if any."""
+    lockstep = Lockstep(config, subjects, start_ms=start_ms)
+    try:
+        for op in ops:
+            lockstep.step(op)
+    except DisagreementError as error:
+        return error
+    finally:
+        lockstep.close()
+    return None

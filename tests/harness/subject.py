@@ -1,0 +1,218 @@
+"""What a lane drives in lock-step with the model: a *subject*.
+
+`EngineSubject` is the queue itself, on a database in memory, looked into after every step. Another subject (a server, an
+engine with faults) subclasses `Subject`, or `EngineSubject` when it has a database of its own.
+"""
+
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rocksdict import Rdict, ReadOptions
+
+from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig
+from telha_model import ops, replies
+from telha_model.ops import Op
+from telha_model.replies import Reply
+from telha_model.state import Queue
+from telha_model.types import Config
+from tests.harness.decode import Decoder, Raw
+from tests.harness.expect import Expectations, ring_difference
+from tests.harness.public import public_differences
+from tests.harness.translate import Translator, queue_config
+from tests.harness.values import Names
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  where Linux has it; a database there needs no disk
+CHURNING: Final = ("jobs", "ready", "timers", "ids", "meta")
+COMPACT_EVERY: Final = 300
+COPIES_MAX: Final = 100
+PUBLIC_EVERY: Final = 29
+CHECK_EVERY: Final = 997
+
+
+class Subject(ABC):
+    """A queue under test, seen through the model's eyes."""
+
+    names: Names
+
+    @abstractmethod
+    def apply(self, op: Op) -> Reply:
+        """Do one operation and tell the reply in the model's terms. An exception no reply stands for passes."""
+
+    @abstractmethod
+    def differences(self, before: Queue, op: Op, reply: Reply, after: Queue) -> list[str]:
+        """What differs between the model's state after the operation and the subject's, one sentence each."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End, and leave nothing behind."""
+
+
+class EngineSubject(Subject):
+    """The queue on RocksDB in memory, with its own clock.
+
+    Reopening is real: a clean one closes and opens the directory; an unclean one opens a copy of the directory taken
+    while the queue was open, as kill -9 would have left it.
+    """
+
+    def __init__(self, config: Config, start_ms: int) -> None:
+        self.names = Names()
+        self._settings: QueueConfig = queue_config(config)
+        self._translator = Translator(self.names)
+        self._decoder = Decoder(self.names)
+        self._expectations = Expectations()
+        self._root = Path(tempfile.mkdtemp(prefix="telha-lockstep-", dir=MEMORY if MEMORY.is_dir() else None))
+        self._opens = 0
+        self._clock = ManualClock(start_ms)
+        self._steps = 0
+        self._moves = 0
+        self._settled = True
+        self._written = -1
+        self._commits = 0
+        self._path = self._root / "0"
+        self.queue = self._open()
+
+    # -- one step
+
+    def apply(self, op: Op) -> Reply:
+        match op:
+            case ops.Advance(ms):
+                return self._advance(ms)
+            case ops.Reopen(clean):
+                return self._reopen(clean=clean)
+            case _:
+                return self._translator.call(self.queue, op)
+
+    def differences(self, before: Queue, op: Op, reply: Reply, after: Queue) -> list[str]:
+        self._steps += 1
+        self._settled = self._is_settled(op, reply)
+        found = []
+        written = self._sequence_on_disk()
+        if written != self._written or after.jobs is not before.jobs or after.last_served != before.last_served:
+            # RocksDB numbers every write: the same number means the same database, byte for byte.
+            found += self._database_differences(op, before, after)
+            self._written = written
+        ring = ring_difference(after, self._agenda_ring(), settled=self._settled)
+        if ring is not None:
+            found.append(ring)
+        if self._steps % PUBLIC_EVERY == 0:
+            found += public_differences(self.queue, self.names, after)
+        if self._steps % CHECK_EVERY == 0:
+            found += [f"check: {problem}" for problem in self.queue.check().problems]
+        return found
+
+    def close(self) -> None:
+        try:
+            self.queue.close()
+        finally:
+            shutil.rmtree(self._root)
+
+    # -- time and reopening
+
+    def _advance(self, ms: int) -> Reply:
+        try:
+            self._clock.advance(ms)
+        except InvalidArgumentError as error:
+            return replies.BadArgument(error.field)
+        return replies.Advanced(self.queue.now_ms())
+
+    def _reopen(self, *, clean: bool) -> Reply:
+        if clean:
+            self.queue.close()
+        else:
+            before, self._path = self._path, self._root / str(self._opens)
+            copy_while_open(before, self._path)
+            self.queue.close()
+            shutil.rmtree(before)
+        self.queue = self._open()
+        return replies.Reopened(self.queue._store.incarnation)
+
+    def _open(self) -> JobQueue:
+        self._opens += 1
+        self._moves = 0
+        return JobQueue.open(self._path, config=self._settings, clock=self._clock)
+
+    # -- looking inside
+
+    def _is_settled(self, op: Op, reply: Reply) -> bool:
+        """Whether the queue has taken note of the time: it does when an operation gets past its arguments."""
+        match op, reply:
+            case ops.Reopen(), _:
+                return True
+            case ops.Advance(), _:
+                return False
+            case _, replies.BadArgument():
+                return self._settled
+            case _:
+                return True
+
+    def _database_differences(self, op: Op, before: Queue, after: Queue) -> list[str]:
+        seen = self._decoder.observe(self._raw())
+        found = list(self._expectations.differences(after, seen))
+        commits = seen.meta.get("commit", (0, 0))[0]
+        grown, self._commits = commits - self._commits, commits
+        if not (grown == 1 or (grown == 0 and (after.jobs is before.jobs or isinstance(op, ops.Reopen)))):
+            found.append(f"commits: one operation made {grown}")
+        if grown and after.jobs is before.jobs and not isinstance(op, ops.Extend):
+            found.append("commits: nothing changed, and yet there was a commit")
+        self._moves += 1
+        if self._moves % COMPACT_EVERY == 0:
+            self._compact()
+        return found
+
+    def _raw(self) -> Raw:
+        raw = {}
+        for family, handle in self._handles():
+            pairs = []
+            iterator = handle.iter(ReadOptions())
+            iterator.seek_to_first()
+            while iterator.valid():
+                pairs.append((iterator.key(), iterator.value()))
+                iterator.next()
+            iterator.status()
+            raw[family] = pairs
+        # Everything that belongs to RocksDB has to go before the queue can be closed.
+        return raw
+
+    def _handles(self) -> Iterator[tuple[str, Rdict]]:
+        for family, handle in self.queue._store._database._families.items():
+            yield family.value, handle
+
+    def _compact(self) -> None:
+        """Drop the tombstones of thousands of short-lived rows; they slow every scan and mean nothing."""
+        for family, handle in self._handles():
+            if family in CHURNING:
+                handle.flush()
+                handle.compact_range(None, None)
+
+    def _sequence_on_disk(self) -> int:
+        return self.queue._store._database._opened().latest_sequence_number()
+
+    def _agenda_ring(self) -> list[bytes]:
+        return self.queue._engine._shared.agenda.ring()
+
+
+def copy_while_open(source: Path, target: Path) -> None:
+    """The directory as kill -9 would leave it now.
+
+    Without LOCK: closing a copy of it drops this process's locks. A compaction in the background may add and remove
+    tables meanwhile; then the copy would mix two moments, and it is taken again.
+    """
+    for _ in range(COPIES_MAX):
+        before = _tables(source)
+        try:
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("LOCK", "LOG*"))
+        except shutil.Error:
+            pass  # a table went; the names tell
+        else:
+            if before == _tables(source):
+                return
+        shutil.rmtree(target)
+    raise AssertionError(f"{source} did not hold still for a copy")
+
+
+def _tables(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.suffix in (".sst", ".log"))

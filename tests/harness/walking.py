@@ -1,0 +1,127 @@
+"""Tours on a subject: the walks of `telha_model.tours`, every step compared.
+
+A long walk can be cut into shards of equal length: each goes the shortest way to the state where its part begins.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from telha_model.alphabet import offers
+from telha_model.explore import Graph, explore
+from telha_model.ops import Op
+from telha_model.quotient import Classifier
+from telha_model.tours import Walk, walks
+from telha_model.universe import Universe
+from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
+
+OnStep = Callable[[int], None]
+START: Final = 0
+
+
+class Walked(NamedTuple):
+    """What a tour did: steps taken, and different edges among them."""
+
+    steps: int
+    edges: int
+
+
+def graph_of(universe: Universe) -> Graph:
+    """The universe explored; ValueError when it breaks a promise, for then there is nothing to compare with."""
+    report = explore(universe)
+    if not report.holds:
+        raise ValueError(f"universe {universe.name} does not hold: {report.violations} {report.missed}")
+    return report.graph
+
+
+def plan(graph: Graph, *, shard: int = 0, shards: int = 1) -> list[Walk]:
+    """The walks of one shard; all shards together take every edge."""
+    parts: list[Walk] = []
+    found = walks(graph)
+    size = -(-sum(len(walk.steps) for walk in found) // shards)
+    first, last = shard * size, (shard + 1) * size
+    passed = 0
+    for walk in found:
+        low, high = max(first - passed, 0), min(last - passed, len(walk.steps))
+        passed += len(walk.steps)
+        if low < high:
+            parts.append(_part(graph, walk, low, high))
+    return parts
+
+
+def _part(graph: Graph, walk: Walk, low: int, high: int) -> Walk:
+    way = way_to(graph, walk.places[low]) if low else []
+    places = [START]
+    for step in way:
+        places.append(graph.targets[places[-1]][step])
+    return Walk(way + walk.steps[low:high], places + walk.places[low + 1 : high + 1])
+
+
+def way_to(graph: Graph, wanted: int) -> list[int]:
+    """The steps of the shortest way from the fresh queue to a state."""
+    came: dict[int, tuple[int, int]] = {START: (START, START)}
+    work = deque([START])
+    while wanted not in came:
+        place = work.popleft()
+        for step, target in enumerate(graph.targets[place]):
+            if target not in came:
+                came[target] = (place, step)
+                work.append(target)
+    way: list[int] = []
+    while wanted != START:
+        wanted, step = came[wanted]
+        way.append(step)
+    way.reverse()
+    return way
+
+
+def walk_all(graph: Graph, parts: list[Walk], subjects: Subjects, *, on_step: OnStep | None = None) -> Walked:
+    """Walk each part on a fresh subject. A disagreement is raised with the shortest program that shows it."""
+    taken: set[tuple[int, int]] = set()
+    steps = 0
+    for part in parts:
+        if on_step is None:
+            _walk(graph, part, subjects)
+        else:
+            _walk(graph, part, subjects, on_step=lambda step, before=steps: on_step(before + step))  # type: ignore[misc]
+        steps += len(part.steps)
+        taken.update(zip(part.places, part.steps, strict=False))
+    return Walked(steps, len(taken))
+
+
+def _walk(graph: Graph, part: Walk, subjects: Subjects, *, on_step: OnStep | None = None) -> None:
+    universe = graph.universe
+    offer = offers(universe.alphabet)
+    classify = Classifier(universe.config, universe.quotient)
+    classes = list(map(classify, graph.states))
+    lockstep = Lockstep(universe.config, subjects, start_ms=universe.start_ms)
+    try:
+        for index, step in enumerate(part.steps):
+            if on_step is not None:
+                on_step(index + 1)
+            before = lockstep.queue
+            try:
+                lockstep.step(offer(before)[step])
+            except DisagreementError as error:
+                raise shortest(graph, part.places[index], step, error, subjects) from None
+            if lockstep.queue is not before and classify(lockstep.queue) != classes[part.places[index + 1]]:
+                raise AssertionError(f"step {index + 1} does not lead where the graph says: the quotient is too coarse")
+    finally:
+        lockstep.close()
+
+
+def shortest(graph: Graph, place: int, step: int, error: DisagreementError, subjects: Subjects) -> DisagreementError:
+    """The same difference by the shortest way through the graph, if it shows there too; else the one found."""
+    universe = graph.universe
+    offer = offers(universe.alphabet)
+    ops: list[Op] = []
+    again = Lockstep(universe.config, subjects, start_ms=universe.start_ms)
+    try:
+        for at in [*way_to(graph, place), step]:
+            ops.append(offer(again.queue)[at])
+            again.step(ops[-1])
+    except DisagreementError as shorter:
+        return shorter if len(shorter.ops) < len(error.ops) else error
+    finally:
+        again.close()
+    return error
