@@ -1,10 +1,11 @@
 """Which operations a universe offers in a state, by symbol.
 
-A symbol names an operation by roles ("complete, job 1, older token"), so that the same edge can be walked from any queue of the same
-class, whatever its job numbers and generations are. In every state the tokens in play are, per job:
+A symbol names an operation by roles ("complete, job 1, older token"), so that the same edge can be walked from any
+queue of the same class, whatever its job numbers and generations are. In every state the tokens in play are, per job:
 
 - `current`: the generation last granted (0 when none was)
-- `older`: a lower one, where there is any; the one of the recorded submit if that is lower, so that repeats stay in play
+- `older`: a lower one, where there is any; the one of the recorded submit if that is lower, so that repeats stay in
+  play
 - `never`: the next higher one, not granted yet
 - `held`: the current one, offered only while it is the current lease
 
@@ -107,7 +108,9 @@ def _is_free(queue: Queue, new: NewJob) -> bool:
 
 
 def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
-    """Symbols and operations in blocks; what depends on a job only is made once per token, since a search asks for millions."""
+    """Symbols and operations in blocks; what depends on a job only is made once per token, since a search asks for
+    millions.
+    """
     memo: dict[tuple[int, int, int, int | None, bool], Block] = {}
     memo_gone: dict[int, Block] = {}
     jobs_max, fixed, by_token, by_job, by_queue = alphabet

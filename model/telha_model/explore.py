@@ -33,7 +33,9 @@ class Violation(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """The explored universe. State 0 is the fresh queue; edge k of a state is its k-th offer, leading to `targets[state][k]`."""
+    """The explored universe. State 0 is the fresh queue; edge k of a state is its k-th offer, leading to
+    `targets[state][k]`.
+    """
 
     universe: Universe
     states: list[Queue]

@@ -1,12 +1,12 @@
 """The promises, by name, as predicates.
 
-`ALWAYS` holds in every reachable state and on every step; each predicate answers None, or a sentence that says what is broken.
-The predicates never call the transitions: they say in their own terms what must be true. `GOALS` are promises about what remains
-possible, judged on a whole explored graph.
+`ALWAYS` holds in every reachable state and on every step; each predicate answers None, or a sentence that says what is
+broken. The predicates never call the transitions: they say in their own terms what must be true. `GOALS` are promises
+about what remains possible, judged on a whole explored graph.
 
-There are four kinds of predicate, so that each is asked only where it can fail: over a state; over the reply to an operation in
-a state; over a step that changed something; over one job that such a step changed. `ops` narrows a predicate to the operations it
-speaks about.
+There are four kinds of predicate, so that each is asked only where it can fail: over a state; over the reply to an
+operation in a state; over a step that changed something; over one job that such a step changed. `ops` narrows a
+predicate to the operations it speaks about.
 """
 
 from collections.abc import Callable

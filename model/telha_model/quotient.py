@@ -1,22 +1,23 @@
 """When two queues count as the same state of a universe.
 
-A queue's history is endless (time passes, generations and job numbers rise) although its behaviour is not. `Quotient` forgets
-what no future reply depends on, up to renaming of times, generations and job numbers:
+A queue's history is endless (time passes, generations and job numbers rise) although its behaviour is not. `Quotient`
+forgets what no future reply depends on, up to renaming of times, generations and job numbers:
 
-- instants ahead are relative to now; of those that have passed only the order counts, since nothing asks how long ago. Order is
-  asked in two ways only: who is leased first, among the due times of one scope and priority, and what is swept first, among
-  deadlines, ends of back-offs and purges; ties go by job id in both
-- a generation is known by what its tokens can be: none issued, no lower one, or a lower one in play; whether the next one jumps to
-  a new incarnation's range; and whether the newest recorded submit belongs to the current one
+- instants ahead are relative to now; of those that have passed only the order counts, since nothing asks how long ago.
+  Order is asked in two ways only: who is leased first, among the due times of one scope and priority, and what is swept
+  first, among deadlines, ends of back-offs and purges; ties go by job id in both
+- a generation is known by what its tokens can be: none issued, no lower one, or a lower one in play; whether the next
+  one jumps to a new incarnation's range; and whether the newest recorded submit belongs to the current one
 - jobs are numbered by their place among the jobs that exist
-- created_at, ended_at, worker, headers, result and progress, and the payload of a job without key, are read by no transition
+- created_at, ended_at, worker, headers, result and progress, and the payload of a job without key, are read by no
+  transition
 - of a recorded reply the state and the `created` flags stay, the job numbers do not
 - the event log is write-only; `log_length` keeps its length where a universe is about the cap
 - the scope served last is read by reopening only; `reopens` keeps it
 - what an ended job was, and whether `run_at` still lies ahead, is read by retry only; `revival` keeps it
 
-What is forgotten is still compared on the real queue after every step of a tour: the quotient only says which states need no
-second visit. A test samples that queues of one class answer alike and stay in one class.
+What is forgotten is still compared on the real queue after every step of a tour: the quotient only says which states
+need no second visit. A test samples that queues of one class answer alike and stay in one class.
 """
 
 from collections.abc import Hashable
@@ -40,8 +41,9 @@ NOTHING: Final[Instants] = (0, 0, NEVER)
 class Quotient(NamedTuple):
     """What a universe keeps beyond the common part, because its alphabet can ask for it.
 
-    `tokens`: it offers tokens that are not the current lease, so generations, ends of leases and submits count. `revival`: it
-    offers retry, so what an ended job was counts. `returns`: a lease can be given back or expire, so its place and deadline count. `log_length`: it is about the cap of the log. `reopens`: it offers reopening.
+    `tokens`: it offers tokens that are not the current lease, so generations, ends of leases and submits count.
+    `revival`: it offers retry, so what an ended job was counts. `returns`: a lease can be given back or expire, so its
+    place and deadline count. `log_length`: it is about the cap of the log. `reopens`: it offers reopening.
     """
 
     tokens: bool = True
@@ -54,7 +56,8 @@ class Quotient(NamedTuple):
 class Classifier:
     """Gives queues their class. A class holds numbers of this classifier: compare only what one classifier gave.
 
-    A search classifies many queues one step away from the same one; `focus` on that one spares the work on what they share.
+    A search classifies many queues one step away from the same one; `focus` on that one spares the work on what they
+    share.
     """
 
     def __init__(self, config: Config, quotient: Quotient) -> None:

@@ -1,7 +1,7 @@
 """`SOMETIMES`: situations a run must reach, by name.
 
-An invariant that was never put to the test proves nothing: a universe declares which situations it is for, and an exploration that does
-not reach one of them fails.
+An invariant that was never put to the test proves nothing: a universe declares which situations it is for, and an
+exploration that does not reach one of them fails.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Tours: walks from a fresh queue that together take every edge of an explored universe.
 
-An edge is named by its state and its place in the state's offer. A walk carries symbols, not operations: job numbers, generations
-and times differ from those met while exploring, so `Choice.resolve` looks the operation up in the queue as it then is. Whoever walks
-checks that the queue's class is the one the graph promises (`Walk.places`).
+An edge is named by its state and its place in the state's offer. A walk carries symbols, not operations: job numbers,
+generations and times differ from those met while exploring, so `Choice.resolve` looks the operation up in the queue as
+it then is. Whoever walks checks that the queue's class is the one the graph promises (`Walk.places`).
 """
 
 from collections import deque
@@ -14,7 +14,6 @@ from telha_model.explore import Graph, explore
 from telha_model.ops import Op
 from telha_model.state import Queue
 from telha_model.universe import Universe
-
 
 RESTART: Final = -1
 STAY: Final = -2
@@ -43,9 +42,10 @@ class Walk(NamedTuple):
 def walks(graph: Graph) -> list[Walk]:
     """Walks that take every edge, hardly more often than needed.
 
-    Steps that stay are taken on the first visit of their state. For the others this is the postman's problem: where more edges
-    arrive than leave, further copies of edges are laid to where more leave than arrive, near ones first; then every state is left
-    as often as it is entered and one round takes all. Where no way leads, a `RESTART` is laid: the round is cut there.
+    Steps that stay are taken on the first visit of their state. For the others this is the postman's problem: where
+    more edges arrive than leave, further copies of edges are laid to where more leave than arrive, near ones first;
+    then every state is left as often as it is entered and one round takes all. Where no way leads, a `RESTART` is laid:
+    the round is cut there.
     """
     moves = [_moves(place, row) for place, row in enumerate(graph.targets)]
     surplus = [-len(row) for row in moves]

@@ -34,7 +34,9 @@ OVERSIZE: Final = Oversize.OVERSIZE
 Value = Hashable
 
 make: Final = tuple.__new__
-"""Builds a named tuple from its fields, in order, at a third of the cost of calling the class. Steps are taken by the million."""
+"""Builds a named tuple from its fields, in order, at a third of the cost of calling the class. Steps are taken by the
+million.
+"""
 
 
 class Ref(NamedTuple):

@@ -1,10 +1,12 @@
 """A universe: a bounded model of one concern, small enough to visit every state."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from telha_model.alphabet import Alphabet
 from telha_model.quotient import Quotient
 from telha_model.types import Config
+
+Size = Literal["ci", "large"]
 
 
 class Universe(NamedTuple):

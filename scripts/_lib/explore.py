@@ -1,0 +1,137 @@
+"""The command `scripts/explore`: see its --help."""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from telha_model.describe import program
+from telha_model.explore import Progress, Report, explore
+from telha_model.invariants import ALWAYS, GOALS
+from telha_model.universe import Universe
+from telha_model.universes import universes
+
+QUIET_S = 2.0
+
+EPILOG = """example:
+  scripts/explore --universe protocol        one universe
+  scripts/explore --json | jq .verdict       for programs
+
+exit: 0 every promise holds and every situation was reached, 1 not so, 2 usage"""
+
+
+def arguments() -> argparse.Namespace:
+    """What the command was asked."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/explore",
+        description="Visit every state of the model's universes and ask every promise, state by state and step by step.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = list(universes())
+    parser.add_argument("--universe", action="append", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--size", choices=["ci", "large"], default="ci", help="large: minutes each")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    return parser.parse_args()
+
+
+def ticker(name: str) -> Progress:
+    """Progress on stderr, once a universe takes longer than a moment."""
+    begun = last = time.monotonic()
+
+    def tick(done: int, states: int, edges: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - begun > QUIET_S and now - last > 1.0:
+            last = now
+            print(f"{name}: {edges:,} edges, {done:,} of {states:,} states so far", file=sys.stderr)
+
+    return tick
+
+
+def told(universe: Universe, report: Report, seconds: float) -> dict[str, object]:
+    """A report as plain data."""
+    edges = report.graph.edges()
+    broken = {violation.invariant: violation for violation in report.violations}
+    whole = not broken or set(broken) <= set(GOALS)
+    return {
+        "universe": universe.name,
+        "states": len(report.graph.states),
+        "edges": edges,
+        "seconds": round(seconds, 3),
+        "edges_per_second": round(edges / seconds) if seconds else 0,
+        "invariants": {
+            name: "broken" if name in broken else "holds" if whole else "held until then" for name in (*ALWAYS, *GOALS)
+        },
+        "reached": [name for name in universe.sometimes if name not in report.missed] if whole else [],
+        "missed": list(report.missed),
+        "violations": [
+            {
+                "invariant": violation.invariant,
+                "sentence": violation.sentence,
+                "trace": program(universe.config, universe.start_ms, violation.trace),
+            }
+            for violation in report.violations
+        ],
+    }
+
+
+def printed(universe: Universe, report: Report, found: dict[str, object]) -> None:
+    """A report for people."""
+    print(
+        f"{universe.name:9} {found['states']:>7,} states {found['edges']:>9,} edges {found['seconds']:>8} s"
+        f" {found['edges_per_second']:>8,} edges/s   {universe.concern}"
+    )
+    verdicts = found["invariants"]
+    if isinstance(verdicts, dict):
+        for verdict in ("holds", "held until then", "broken"):
+            names = [name for name, said in verdicts.items() if said == verdict]
+            if names:
+                print(f"          {verdict}: {', '.join(names)}")
+    print(f"          situations reached: {len(universe.sometimes) - len(report.missed)} of {len(universe.sometimes)}")
+    for name in report.missed:
+        print(f"          NEVER REACHED: {name}")
+    for violation in report.violations:
+        print(f"          BROKEN {violation.invariant}: {violation.sentence}; the shortest way there:")
+        for line in program(universe.config, universe.start_ms, violation.trace):
+            print(f"            {line}")
+
+
+def run(chosen: list[Universe], show: Callable[[Universe, Report, dict[str, object]], None]) -> list[dict[str, object]]:
+    """Explore one after another."""
+    all_found = []
+    for universe in chosen:
+        begun = time.perf_counter()
+        report = explore(universe, on_progress=ticker(universe.name))
+        found = told(universe, report, time.perf_counter() - begun)
+        all_found.append(found)
+        show(universe, report, found)
+    return all_found
+
+
+def main() -> int:
+    """Explore, report, and say in one line how it went."""
+    asked = arguments()
+    every = universes(asked.size)
+    chosen = [every[name] for name in asked.universe or every]
+    # States are tuples of tuples without cycles: the collector would walk millions of them and never find anything.
+    gc.disable()
+    all_found = run(chosen, (lambda _u, _r, _f: None) if asked.json else printed)
+    bad = [str(found["universe"]) for found in all_found if found["violations"] or found["missed"]]
+    edges = sum(int(str(found["edges"])) for found in all_found)
+    seconds = sum(float(str(found["seconds"])) for found in all_found)
+    verdict = (
+        f"{len(chosen)} universes, {edges:,} edges in {seconds:.1f} s ({edges / max(seconds, 1e-9):,.0f} per second): "
+    )
+    verdict += f"findings in {', '.join(bad)}" if bad else "every promise holds, every situation reached"
+    if asked.json:
+        print(json.dumps({"universes": all_found, "verdict": verdict, "ok": not bad}, indent=1))
+    else:
+        print(f"explore: {verdict}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
