@@ -39,7 +39,7 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
         record = _candidate(unit, row)
         if record is None:
             continue
-        carried = _carried(unit, record)
+        carried = _carried(unit, row, record)
         if carried is None:
             continue
         leased = decide.granted(
@@ -68,13 +68,14 @@ def _candidate(unit: Unit, row: Row) -> Record | None:
     return None
 
 
-def _carried(unit: Unit, record: Record) -> tuple[Any, Any] | None:
+def _carried(unit: Unit, row: Row, record: Record) -> tuple[Any, Any] | None:
     """Payload and progress; None after moving a row to quarantine whose values cannot be decoded."""
     payload = unit.payload(record) or b""  # a missing one reads as an empty one: unreadable
     try:
         return unpack_value(payload), None if record.progress is None else unpack_value(record.progress)
     except UnreadableError:
-        unit.quarantine_found(record)
+        if not unit.quarantine_found(record):
+            unit.drop_ready(row)  # another writer took the row meanwhile: the commit will meet that, and look again
         return None
 
 

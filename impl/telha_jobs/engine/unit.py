@@ -98,7 +98,8 @@ class Unit:
             return Unreadable(place, None, 0)
         value = self.read(Family.JOBS, key)
         if value is None:
-            return Unreadable(key, None, kind)
+            # In quarantine, unless another writer moved the row between the two reads: then look again.
+            return Unreadable(key, None, kind) if self.read(Family.IDS, job_id) == place else self.find(job_id)
         try:
             record = decode_record(key, value)
         except UnreadableError:
@@ -205,10 +206,10 @@ class Unit:
         self.shared.log_quarantine(place.job_id)
         return True
 
-    def quarantine_found(self, record: Record) -> None:
-        """The same for a row that decodes but carries values that do not."""
+    def quarantine_found(self, record: Record) -> bool:
+        """The same for a row that decodes but carries values that do not. False when the row is there no more."""
         key = row_key(record)
-        self.quarantine(Unreadable(key, self.read(Family.JOBS, key), self.kind_number(record.kind)))
+        return self.quarantine(Unreadable(key, self.read(Family.JOBS, key), self.kind_number(record.kind)))
 
     def drop_ready(self, row: Row) -> None:
         """Remove a `ready` entry that no row explains."""
