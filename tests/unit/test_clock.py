@@ -211,7 +211,7 @@ def test_time_never_goes_back_even_if_boot_does() -> None:
 def test_the_newest_time_is_what_was_told() -> None:
     """The high water to store is the newest answer, not what the clock would say now."""
     clock = ManualClock(START_MS)
-    queue = queue_clock(clock)
+    queue = queue_clock(clock, high_water_ms=START_MS - 5)
     before = queue.newest_ms
     clock.advance(10)
     queue.now()
