@@ -176,10 +176,12 @@ def _check_families(store: Store, findings: _Findings) -> None:
 
 
 def _check_counters(store: Store, findings: _Findings) -> None:
-    stored = {
-        parse_count_key(key): int.from_bytes(value, "big", signed=True)
-        for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX))
-    }
+    stored: dict[CountKey, int] = {}
+    for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX)):
+        try:
+            stored[parse_count_key(key)] = int.from_bytes(value, "big", signed=True)
+        except ValueError as error:
+            findings.add(f"meta: {error}")
     for place in sorted(stored.keys() | findings.counts.keys(), key=lambda one: count_key(*one)):
         if stored.get(place, 0) != findings.counts.get(place, 0):
             findings.add(

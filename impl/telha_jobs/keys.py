@@ -145,6 +145,8 @@ def parse_count_key(key: bytes) -> CountKey:
 
 def parse_place(value: bytes) -> tuple[bytes, int]:
     """A value of `ids`: the row's key in `jobs`, and its kind; ValueError when it is none."""
+    if len(value) != JOB_KEY_BYTES + _U64.size or value[16] not in _STATES:
+        raise ValueError(f"not a value of ids: {value.hex()}")
     return value[:JOB_KEY_BYTES], parse_u64(value[JOB_KEY_BYTES:])
 
 

@@ -2,6 +2,7 @@
 proves that it does.
 """
 
+import logging
 from collections.abc import Iterator
 
 from telha_jobs.agenda import WINDOW_ROWS, Agenda, GroupKey, Place
@@ -9,6 +10,7 @@ from telha_jobs.counters import Counters
 from telha_jobs.keys import (
     COUNT_PREFIX,
     KIND_PREFIX,
+    ReadyKey,
     after,
     group_prefix,
     parse_count_key,
@@ -20,6 +22,8 @@ from telha_jobs.kinds import Kinds
 from telha_jobs.store.port import Family, Store
 
 PAGE_ROWS = 1_000
+
+_log = logging.getLogger("telha_jobs")
 
 
 def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -40,8 +44,13 @@ def load_kinds(store: Store) -> Kinds:
 
 def load_counters(store: Store) -> Counters:
     """The counters of `meta`, summed up."""
-    rows = pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX))
-    return Counters((parse_count_key(key), int.from_bytes(value, "big", signed=True)) for key, value in rows)
+    counters = Counters()
+    for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX)):
+        try:
+            counters.add(parse_count_key(key), int.from_bytes(value, "big", signed=True))
+        except ValueError as error:
+            _log.error("passed over a counter in meta: %s", error)
+    return counters
 
 
 def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
@@ -53,7 +62,10 @@ def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
     agenda = Agenda(refill)
     seek = b""
     while first := store.scan(Family.READY, seek, None, 1):
-        row = parse_ready_key(first[0][0])
+        row = _ready(first[0][0])
+        if row is None:
+            seek = first[0][0] + b"\0"
+            continue
         group = (row.scope, row.kind, row.priority)
         window = _places(store, group, (row.due, row.job_id), WINDOW_ROWS)
         agenda.load(group, window, complete=len(window) < WINDOW_ROWS)
@@ -67,5 +79,22 @@ def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
 
 def _places(store: Store, group: GroupKey, start: Place, limit: int) -> list[Place]:
     prefix = group_prefix(*group)
-    rows = store.scan(Family.READY, prefix + u64(start[0]) + start[1], after(prefix), limit)
-    return [(row.due, row.job_id) for row in (parse_ready_key(key) for key, _ in rows)]
+    seek, end = prefix + u64(start[0]) + start[1], after(prefix)
+    found: list[Place] = []
+    while len(found) < limit:
+        asked = limit - len(found)
+        keys = [key for key, _ in store.scan(Family.READY, seek, end, asked)]
+        found += [(row.due, row.job_id) for row in map(_ready, keys) if row is not None]
+        if len(keys) < asked:
+            break
+        seek = keys[-1] + b"\0"
+    return found
+
+
+def _ready(key: bytes) -> ReadyKey | None:
+    """The key taken apart; None for one that is malformed, which stays where it is and stops nobody."""
+    try:
+        return parse_ready_key(key)
+    except ValueError as error:
+        _log.error("passed over an entry of ready that no row explains: %s", error)
+        return None

@@ -39,7 +39,7 @@ class Sweep:
         self._now = now
         self._end = u64(now + 1)
         self._remaining = limit
-        self._start = u64(floor)
+        self._start = u64(floor) if floor else b""  # at first also what is too short for a time
         self._made: frozenset[bytes] = frozenset()
         self._tally: Counter[str] = Counter()
         self._ended = False
