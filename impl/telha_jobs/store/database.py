@@ -20,7 +20,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self, assert_never
+from typing import Self
 
 from rocksdict import AccessType, Options, Rdict, ReadOptions, WriteBatch
 
@@ -146,13 +146,10 @@ class Database:
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
         for change in changes:
-            match change:
-                case Put(family, key, value):
-                    batch.put(key, value, handles[family])
-                case Delete(family, key):
-                    batch.delete(key, handles[family])
-                case _:
-                    assert_never(change)
+            if isinstance(change, Put):
+                batch.put(change.key, change.value, handles[change.family])
+            else:
+                batch.delete(change.key, handles[change.family])
         return batch
 
     def write(self, batch: WriteBatch) -> None:

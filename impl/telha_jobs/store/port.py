@@ -11,7 +11,7 @@ The contract, run against every store by `tests/contract`:
 - Nothing above the port may rely on being the only writer.
 
 `Add` counts: the value is a signed big-endian 64-bit integer, an absent key counts as zero, and a sum of zero removes
-the key.
+the key. A key that is added to is written in no other way. The other writes of one commit act in their order.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The store port on RocksDB: one process owns the database, one lock orders its calls.
 
-Sequence of a commit: checks against the recent commits, one unsynced batch (with the commit state of `layout`), visible
-at once; `wait` makes it durable by group commit. Versions are coarse: what a read returns is the sequence of the whole
-store, and a check looks through the last commits for its key; a check too old to tell is a `Conflict`.
+Sequence of a commit: checks, one unsynced batch (with the commit state of `layout`), visible at once; `wait` makes it
+durable by group commit. Versions are coarse: a read returns the sequence of the whole store, and any commit since is a
+`Conflict`. The engine reads and commits under a lock of its own, so it does not meet one.
 
 Fail closed: after any error from the storage every call raises `QueueUnavailableError` until the database is opened
 again. The call that met the error while writing raises `CommitUnknownError`, waiters that no sync covers raise
@@ -16,7 +16,6 @@ hand out an old generation again).
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +44,6 @@ Durability = Literal["sync", "os"]
 
 _LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3 + 64 * 1024**2)
 """RocksDB's lengths have 32 bits: half of that leaves room, and a value holds the largest payload one can configure."""
-_RECENT_COMMITS = 64
-_RECENT_WRITES_MAX = 1_024
 
 _CLOSED = "the queue is closed: open it again"
 _FORKED = (
@@ -87,7 +84,6 @@ class RocksStore:
         self._refusal: str | None = None
         self._failed = False
         self._counters = CounterCache(database.get)
-        self._recent: deque[tuple[Write, ...] | None] = deque(maxlen=_RECENT_COMMITS)
         self._commits = 0
         self._conflicts = 0
         self._sync = SyncGroup(flush=self._flush, written=lambda: self._sequence, synced=state.sequence)
@@ -202,7 +198,7 @@ class RocksStore:
             self._require_usable()
             if self._durability is None:
                 raise QueueUnavailableError("this is a read-only view: close the owner's queue and open it for writing")
-            if any(self._changed(check) for check in checks):
+            if any(check.version != self._sequence for check in checks):
                 self._conflicts += 1
                 return Conflict()
             sequence = self._sequence + 1
@@ -227,7 +223,6 @@ class RocksStore:
                     raise CommitUnknownError(str(failure)) from error
                 raise
             self._counters.keep(sums)
-            self._recent.append(tuple(writes) if len(writes) <= _RECENT_WRITES_MAX else None)
             self._commits += 1
             return Committed(sequence)
 
@@ -315,19 +310,6 @@ class RocksStore:
         self._refusal = self._refusal or reason
         self._sync.fail(reason)
         return QueueUnavailableError(reason)
-
-    def _changed(self, check: Check) -> bool:
-        """Whether the key may have changed since the version the check names."""
-        behind = self._sequence - check.version
-        if behind == 0:
-            return False
-        if not 0 < behind <= len(self._recent):
-            return True
-        for age in range(1, behind + 1):
-            writes = self._recent[-age]
-            if writes is None or any(write.key == check.key and write.family is check.family for write in writes):
-                return True
-        return False
 
     def _require_usable(self) -> None:
         if self._database.forked:
