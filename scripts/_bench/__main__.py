@@ -63,7 +63,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     alone.add_argument("--record", action="store_true", help="record the counts, and nothing else")
     options = parser.parse_args(words)
     if options.long is not None and options.long < 20_000:
-        parser.error("--long needs at least 20000 jobs: the run is measured in 20 parts, each of many batches")
+        parser.error("--long needs at least 20000 jobs: the run is measured in 40 parts, each of many batches")
     if (options.guard or options.record) and (options.only or options.plot or options.json):
         parser.error("--guard and --record go by themselves")
     if options.quick and options.plot:

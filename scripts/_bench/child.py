@@ -24,7 +24,7 @@ from scripts._bench.place import fill, jobs, opened
 from telha_jobs import JobQueue, ManualClock, QueueConfig
 from telha_jobs.store.database import Database
 
-PARTS = 20
+PARTS = 40
 """Parts of a long run: after each it is measured."""
 BATCH = 100
 BACKLOG = 2_000
@@ -136,6 +136,7 @@ def long(path: Path, number: int) -> Iterator[dict[str, Any]]:
             "disk": disk,
             "rss": rss,
             "open_s": opening["open_s"],
+            "open_cpu_s": opening["open_cpu_s"],
             "kept": sum_of(queue),
         }
     queue.close()
