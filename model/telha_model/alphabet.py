@@ -60,13 +60,17 @@ class Fixed(NamedTuple):
 
 
 class Alphabet(NamedTuple):
-    """What is offered; `jobs_max` is the universe's bound on jobs that exist at a time."""
+    """What is offered; `jobs_max` is the universe's bound on jobs that exist at a time.
+
+    `begin` is offered alone as long as the incarnation is 0, which no way leads back to.
+    """
 
     jobs_max: int
     fixed: tuple[Fixed, ...] = ()
     by_token: tuple[ByToken, ...] = ()
     by_job: tuple[ByJob, ...] = ()
     by_queue: tuple[ByQueue, ...] = ()
+    begin: Fixed | None = None
 
 
 def gone_number(queue: Queue) -> int:
@@ -113,7 +117,8 @@ def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
     """
     memo: dict[tuple[int, int, int, int | None, bool], Block] = {}
     memo_gone: dict[int, Block] = {}
-    jobs_max, fixed, by_token, by_job, by_queue = alphabet
+    jobs_max, fixed, by_token, by_job, by_queue, begin = alphabet
+    beginning = None if begin is None else [_block([(begin.name, begin.op)])]
     free = [item for item in by_token if not item.creates]
     creating = [item for item in by_token if item.creates]
     always = _block([(item.name, item.op) for item in fixed if not item.creates])
@@ -135,6 +140,8 @@ def _pairs(alphabet: Alphabet) -> Callable[[Queue], list[Block]]:
         return known
 
     def offer(queue: Queue) -> list[Block]:
+        if beginning is not None and queue.incarnation == 0:
+            return beginning
         blocks = [always]
         for creates, meets, block in bounded:
             if _room_for(queue, creates, jobs_max) and not (meets and _is_free(queue, creates[0])):

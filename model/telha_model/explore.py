@@ -93,7 +93,7 @@ class _Search:
         self.places = {self.classify(start): 0}
         self.targets: list[list[int]] = []
         self.answering: list[list[int]] = [[]]
-        self.violation: Violation | None = None
+        self.violations: list[Violation] = []
 
     def expand(self, place: int) -> None:
         """Take every operation offered in one state."""
@@ -117,7 +117,7 @@ class _Search:
                 if awaited[kind]:
                     self._notice(make(Taken, (config, before, op, reply, after, [])))
                 row.append(place)
-            if self.violation is not None:
+            if self.violations:
                 break
         self.targets.append(row)
 
@@ -155,8 +155,8 @@ class _Search:
                 self.awaited[op].remove(name)
 
     def _violated(self, place: int, op: Op, name: str, broken: str) -> None:
-        if self.violation is None:
-            self.violation = Violation(name, broken, (*self.trace(place), op))
+        if name not in [violation.invariant for violation in self.violations]:
+            self.violations.append(Violation(name, broken, (*self.trace(place), op)))
 
     def trace(self, place: int) -> tuple[Op, ...]:
         """The shortest way from the fresh queue to a state."""
@@ -183,16 +183,18 @@ class _Search:
 
 
 def explore(universe: Universe, *, take: Step = step, on_progress: Progress | None = None) -> Report:
-    """Visit every state of a universe. Stops at the first violation, which is a shortest one."""
+    """Visit every state of a universe. Stops at the first step that breaks a promise, with all it breaks: a shortest
+    way.
+    """
     search = _Search(universe, take)
     edges = 0
-    while len(search.targets) < len(search.states) and search.violation is None:
+    while len(search.targets) < len(search.states) and not search.violations:
         search.expand(len(search.targets))
         edges += len(search.targets[-1])
         if on_progress is not None and len(search.targets) % PROGRESS_EVERY == 0:
             on_progress(len(search.targets), len(search.states), edges)
     graph = Graph(universe, search.states, search.targets)
-    if search.violation is not None:
-        return Report(graph, (search.violation,), ())
+    if search.violations:
+        return Report(graph, tuple(search.violations), ())
     left = {name for names in search.awaited.values() for name in names}
     return Report(graph, search.stuck(), tuple([name for name in universe.sometimes if name in left]))

@@ -96,6 +96,7 @@ class Classifier:
         if self._quotient.reopens:
             parts.append(last_served)
             floor = incarnation << 32
+            parts.append(incarnation > 0)
             parts += [job.generation + 1 < floor for job in jobs]
         return tuple(parts)
 

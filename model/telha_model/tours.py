@@ -117,7 +117,7 @@ def _lay_from(moves: list[list[Move]], neighbours: list[list[Move]], surplus: li
 
 
 def _round(moves: list[list[Move]]) -> list[tuple[int, int, int]]:
-    """One closed walk from state 0 over every move (Hierholzer), as (state, step, next state), and an end that stays."""
+    """One closed walk from state 0 over every move (Hierholzer), as (state, step, next state), with an end."""
     left = [list(row) for row in moves]
     path: list[tuple[int, int, int]] = []
     stack: list[tuple[int, int, int]] = [(0, STAY, 0)]

@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
     """What the command was asked."""
     parser = argparse.ArgumentParser(
         prog="scripts/explore",
-        description="Visit every state of the model's universes and ask every promise, state by state and step by step.",
+        description="Visit every state of the model's universes and ask every promise on every step.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

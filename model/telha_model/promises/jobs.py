@@ -53,7 +53,7 @@ def acknowledged_exist(taken: Taken) -> str | None:
 
 
 def reopening_keeps_everything(taken: Taken) -> str | None:
-    """Jobs, time and the scope served last outlive the process; only the ring is rebuilt and the incarnation may rise."""
+    """Jobs, time and the scope served last outlive the process; the ring is rebuilt, the incarnation may rise."""
     before, after = taken.before, taken.after
     unclean = isinstance(taken.op, Reopen) and not taken.op.clean
     if after.jobs != before.jobs or after.next_job_id != before.next_job_id:

@@ -25,7 +25,7 @@ FENCED = (StaleLease, NotFound, BadArgument)
 
 
 def generations_rise(taken: Taken, was: Job, now: Job) -> str | None:
-    """A generation changes by a new lease only, upwards, into the incarnation's range; no generation is leased twice."""
+    """A generation changes by a new lease only, upwards, into the incarnation's range; none is leased twice."""
     if now.generation == was.generation:
         if now.state is LEASED and was.state is not LEASED:
             return f"job {now.job_id} was leased under generation {now.generation} a second time"
@@ -89,7 +89,7 @@ def _items(op: Op) -> list[tuple[Ref, Value]]:
 
 
 def bulk_items_are_judged(before: Queue, op: Op, reply: Reply) -> str | None:
-    """Per item what `submit_is_judged` says of a single call; a second item of one job repeats the first or is stale."""
+    """Per item what `submit_is_judged` says of a single call; a job's second item repeats the first or is stale."""
     if not isinstance(reply, (Extended, CompletedMany)):
         return None
     items = _items(op)

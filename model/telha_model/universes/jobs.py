@@ -116,23 +116,27 @@ def sweep(size: Size) -> Universe:
     )
 
 
+def _complete_all(refs: tuple[Ref, ...], gone: int) -> Op:
+    return CompleteMany(tuple([(ref, 1) for ref in (*refs, Ref(gone, 1), *refs)]))
+
+
+def _complete_oversize(refs: tuple[Ref, ...], _gone: int) -> Op | None:
+    return CompleteMany(((refs[0], 1), (refs[0], OVERSIZE))) if refs else None
+
+
+def _extend_all(refs: tuple[Ref, ...], gone: int) -> Op:
+    return Extend("w", (Ref(gone, 1), *refs, *refs), tuple([(ref.job_id, 5) for ref in refs]))
+
+
+def _extend_unlisted(refs: tuple[Ref, ...], gone: int) -> Op | None:
+    return Extend("w", refs, ((gone, 5),)) if refs else None
+
+
 def bulk(size: Size) -> Universe:
     """Calls about several jobs, and completions that create."""
     jobs_max = 2 if size == "ci" else 3
     keyed = NewJob(1, "a", 1, idempotency_key="k")
     other = NewJob(1, "a", 2, idempotency_key="k")
-
-    def complete_all(refs: tuple[Ref, ...], gone: int) -> Op:
-        return CompleteMany(tuple([(ref, 1) for ref in (*refs, Ref(gone, 1), *refs)]))
-
-    def complete_oversize(refs: tuple[Ref, ...], _gone: int) -> Op | None:
-        return CompleteMany(((refs[0], 1), (refs[0], OVERSIZE))) if refs else None
-
-    def extend_all(refs: tuple[Ref, ...], gone: int) -> Op:
-        return Extend("w", (Ref(gone, 1), *refs, *refs), tuple([(ref.job_id, 5) for ref in refs]))
-
-    def extend_unlisted(refs: tuple[Ref, ...], gone: int) -> Op | None:
-        return Extend("w", refs, ((gone, 5),)) if refs else None
 
     return Universe(
         "bulk",
@@ -169,10 +173,10 @@ def bulk(size: Size) -> Universe:
             ),
             (DISCARD,),
             (
-                ByQueue("complete all twice", complete_all),
-                ByQueue("complete oversize", complete_oversize),
-                ByQueue("extend all twice", extend_all),
-                ByQueue("extend with progress of another", extend_unlisted),
+                ByQueue("complete all twice", _complete_all),
+                ByQueue("complete oversize", _complete_oversize),
+                ByQueue("extend all twice", _extend_all),
+                ByQueue("extend with progress of another", _extend_unlisted),
             ),
         ),
         Quotient(revival=False),

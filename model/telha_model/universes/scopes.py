@@ -113,7 +113,7 @@ def reopen(size: Size) -> Universe:
     return Universe(
         "reopen",
         "closing and opening: the incarnation's jump, the ring rebuilt, leases that outlive the process",
-        f"{jobs_max} jobs, two scopes",
+        f"{jobs_max} jobs, three scopes",
         Config(
             lease_ttl_ms=1,
             max_attempts=1,
@@ -126,6 +126,7 @@ def reopen(size: Size) -> Universe:
             (
                 enqueue("1", JOB),
                 enqueue("2", NewJob(2, "a")),
+                enqueue("3", NewJob(3, "a")),
                 LEASE,
                 TICK,
                 REAP,
@@ -134,6 +135,7 @@ def reopen(size: Size) -> Universe:
             ),
             (ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT, OLDER)), ByToken("release", Release, (HELD,))),
             (DISCARD,),
+            begin=Fixed("reopen after a crash", Reopen(clean=False)),
         ),
         Quotient(revival=False, reopens=True),
         REOPEN_REACHES,

@@ -1,0 +1,1 @@
+"""Facts of the executable specification, one per test."""
