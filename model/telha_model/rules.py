@@ -123,9 +123,10 @@ def new_job_problem(config: Config, new: NewJob) -> str | None:
         return "max_attempts"
     if new.idempotency_key is not None and not 0 < len(new.idempotency_key.encode()) <= KEY_BYTES_MAX:
         return "idempotency_key"
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in new.headers)
-    if len(new.headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
-        return "headers"
+    if new.headers:
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in new.headers)
+        if len(new.headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
+            return "headers"
     return None if new.payload_version >= 0 else "payload_version"
 
 

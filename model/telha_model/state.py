@@ -8,7 +8,7 @@ first job due, or when an operation gives it its first ready job. Everything her
 from typing import Final, Literal, NamedTuple
 
 from telha_model.replies import Receipt
-from telha_model.states import FAILED, PENDING, STATE_AFTER, State, Transition
+from telha_model.states import LEASED, STATE_AFTER, State, Transition
 from telha_model.types import Value, make
 
 LeaseEnd = Literal["reaped", "released", "cancelled", "completed", "failed"]
@@ -115,7 +115,8 @@ def holder(jobs: tuple[Job, ...], scope: int, key: str | None) -> Job | None:
 
 def is_ready(job: Job, now_ms: int) -> bool:
     """Whether the job could be leased now: pending or failed, and due."""
-    return (job.state is PENDING or job.state is FAILED) and job.due_ms is not None and job.due_ms <= now_ms
+    due_ms = job.due_ms  # ended jobs have none
+    return due_ms is not None and due_ms <= now_ms and job.state is not LEASED
 
 
 def has_ready(jobs: tuple[Job, ...], scope: int, now_ms: int) -> bool:

@@ -27,13 +27,17 @@ def changes(before: Queue, after: Queue) -> Changed:
     old, new = before.jobs, after.jobs
     if old is new:
         return []
-    pairs: Changed = [(was, now) for was, now in zip(old, new, strict=False) if was is not now]
     if len(old) <= len(new):
-        for was, now in pairs:
-            if was is not None and now is not None and was.job_id != now.job_id:
-                break
+        pairs: Changed = []
+        for was, now in zip(old, new, strict=False):
+            if was is not now:
+                if was.job_id != now.job_id:
+                    break
+                pairs.append((was, now))
         else:
-            return pairs + [(None, now) for now in new[len(old) :]]
+            if len(old) != len(new):
+                pairs += [(None, now) for now in new[len(old) :]]
+            return pairs
     was_by_id, now_by_id = {job.job_id: job for job in old}, {job.job_id: job for job in new}
     return [
         (was_by_id.get(number), now_by_id.get(number))

@@ -1,51 +1,51 @@
 """Predicates about who runs when: order, due times, fairness."""
 
-from collections.abc import Iterator
-
 from telha_model.ops import Lease, Op, Reopen
 from telha_model.promises.evidence import Taken, grants
-from telha_model.replies import Grant, Leased, Reply
-from telha_model.state import Job, Queue, is_ready
+from telha_model.replies import Leased, Reply
+from telha_model.state import Job, Queue, find, is_ready
 from telha_model.states import FAILED, LEASED, PENDING
 from telha_model.types import Config, matches
 
 
-def _acceptable(op: Lease, queue: Queue, granted: set[int]) -> list[Job]:
-    """The jobs a lease may take: ready, within its filters, not granted yet."""
-    scopes, kinds = op.scopes, op.kinds
-    return [
-        job
-        for job in queue.jobs
-        if is_ready(job, queue.now_ms)
-        and job.job_id not in granted
-        and (scopes is None or job.spec.scope in scopes)
-        and (kinds is None or any(matches(pattern, job.spec.kind) for pattern in kinds))
-    ]
-
-
-def _grants_with_choice(before: Queue, op: Op, reply: Reply) -> Iterator[tuple[Grant, list[Job]]]:
-    """Each grant with the jobs it could have taken."""
-    if isinstance(op, Lease):
-        granted: set[int] = set()
-        for grant in grants(reply):
-            yield grant, _acceptable(op, before, granted)
-            granted.add(grant.job_id)
+def _may_take(op: Lease, job: Job, now_ms: int) -> bool:
+    """Whether a lease may take a job: ready, and within the filters."""
+    if not is_ready(job, now_ms) or (op.scopes is not None and job.spec.scope not in op.scopes):
+        return False
+    if op.kinds is None:
+        return True
+    kind = job.spec.kind
+    return any(matches(pattern, kind) for pattern in op.kinds)
 
 
 def nothing_is_left_behind(before: Queue, op: Op, reply: Reply) -> str | None:
-    """A lease that grants fewer than asked for leaves no acceptable job."""
+    """A lease that grants fewer than asked for leaves no job it may take."""
     if not isinstance(op, Lease) or not isinstance(reply, Leased) or len(reply.grants) >= op.limit:
         return None
-    left = _acceptable(op, before, {grant.job_id for grant in reply.grants})
-    return f"job {left[0].job_id} was ready and left behind" if left else None
+    granted = [grant.job_id for grant in reply.grants]
+    for job in before.jobs:
+        if job.job_id not in granted and _may_take(op, job, before.now_ms):
+            return f"job {job.job_id} was ready and left behind"
+    return None
 
 
 def least_first(taken: Taken) -> str | None:
     """Each grant takes the least of its scope by priority, due time, job id."""
-    for grant, choice in _grants_with_choice(taken.before, taken.op, taken.reply):
-        places = sorted([(j.spec.priority, j.due_ms, j.job_id) for j in choice if j.spec.scope == grant.scope])
-        if not places or places[0][2] != grant.job_id:
-            return f"job {grant.job_id} was leased before its turn: {places}"
+    before, op, granted = taken.before, taken.op, set()
+    if not isinstance(op, Lease):
+        return None
+    for grant in grants(taken.reply):
+        granted.add(grant.job_id)
+        job = find(before, grant.job_id)
+        if job is None or job.due_ms is None:
+            return f"job {grant.job_id} could not be leased at all"
+        place = (job.spec.priority, job.due_ms, job.job_id)
+        for other in before.jobs:
+            spec, due_ms = other.spec, other.due_ms
+            if spec.scope != grant.scope or due_ms is None or (spec.priority, due_ms, other.job_id) >= place:
+                continue
+            if other.job_id not in granted and _may_take(op, other, before.now_ms):
+                return f"job {job.job_id} was leased before job {other.job_id}"
     return None
 
 
@@ -91,14 +91,21 @@ def nobody_is_overtaken(taken: Taken) -> str | None:
 
 def first_eligible(taken: Taken) -> str | None:
     """Each grant serves the first scope of the ring that has something for it, and writes that scope down."""
-    ring = list(taken.before.ring)
-    for grant, choice in _grants_with_choice(taken.before, taken.op, taken.reply):
-        eligible = {job.spec.scope for job in choice}
-        if next((scope for scope in ring if scope in eligible), None) != grant.scope:
-            return f"scope {grant.scope} was served out of turn, the ring was {ring}"
-        ring.remove(grant.scope)
-        ring.append(grant.scope)
+    before, op, granted = taken.before, taken.op, set()
+    if not isinstance(op, Lease):
+        return None
+    ring = list(before.ring)
     served = grants(taken.reply)
+    for grant in served:
+        if grant.scope not in ring:
+            return f"scope {grant.scope} was served, but does not wait in {ring}"
+        place = ring.index(grant.scope)
+        for job in before.jobs if place else ():
+            ahead = job.spec.scope in ring[:place]
+            if ahead and job.job_id not in granted and _may_take(op, job, before.now_ms):
+                return f"scope {grant.scope} was served out of turn, the ring was {ring}"
+        ring.append(ring.pop(place))
+        granted.add(grant.job_id)
     if served and taken.after.last_served != served[-1].scope:
         return "the last served scope was not written down"
     return None

@@ -50,7 +50,7 @@ def _argument(config: Config, _queue: Queue, op: Enqueue, _job: Job | None) -> R
 
 
 def _conflict(_config: Config, queue: Queue, op: Enqueue, _job: Job | None) -> Reply | None:
-    return key_conflict(queue, (op.job,), indexed=False)
+    return None if op.job.idempotency_key is None else key_conflict(queue, (op.job,), indexed=False)
 
 
 def _enqueue(_config: Config, queue: Queue, op: Enqueue, _job: Job | None) -> tuple[Reply, Queue]:

@@ -52,14 +52,22 @@ def next_candidate(queue: Queue, scopes: Filter, kinds: Kinds) -> Job | None:
 def _first_ready(queue: Queue, scope: int, kinds: Kinds) -> Job | None:
     best: Job | None = None
     best_place = (0, 0)
+    now_ms = queue.now_ms
     for job in queue.jobs:  # in job-id order, so that a tie keeps the earlier job
-        if job.spec.scope == scope and job.due_ms is not None and is_ready(job, queue.now_ms):
-            place = (job.spec.priority, job.due_ms)
-            if (best is None or place < best_place) and (
-                kinds is None or any(matches(pattern, job.spec.kind) for pattern in kinds)
-            ):
+        spec, due_ms = job.spec, job.due_ms
+        if spec.scope == scope and due_ms is not None and is_ready(job, now_ms):
+            place = (spec.priority, due_ms)
+            if (best is None or place < best_place) and (kinds is None or accepts(kinds, spec.kind)):
                 best, best_place = job, place
     return best
+
+
+def accepts(kinds: tuple[str, ...], kind: str) -> bool:
+    """Whether one of the filters covers a kind."""
+    for pattern in kinds:
+        if matches(pattern, kind):
+            return True
+    return False
 
 
 def _granted(config: Config, queue: Queue, job: Job, worker: str) -> tuple[Grant, Queue]:
