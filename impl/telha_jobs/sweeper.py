@@ -7,7 +7,7 @@ import threading
 
 from telha_jobs.clock import Clock, ManualClock
 from telha_jobs.engine.engine import Engine
-from telha_jobs.errors import QueueError, QueueUnavailableError
+from telha_jobs.errors import QueueUnavailableError
 
 _log = logging.getLogger("telha_jobs")
 
@@ -47,7 +47,7 @@ class Sweeper:
                 if not self._rest_until(swept_at + self._interval_ms):
                     return
         except QueueUnavailableError as error:
-            if not self._stopping:
+            if not (self._stopping or self._engine.inside.closing):
                 _log.error("the reaper stops: %s", error)
 
     def _sweep(self) -> None:
@@ -56,8 +56,9 @@ class Sweeper:
                 self._engine.reap(None)
         except QueueUnavailableError:
             raise
-        except (QueueError, ArithmeticError, LookupError, TypeError, ValueError):
-            # One bad row must not end the sweeps of all others; the next sweep tries again.
+        except (
+            Exception
+        ):  # one bad row, or flaw, must not end the sweeps of all others: told, and tried again next time
             _log.exception("a sweep failed")
 
     def _rest_until(self, due_ms: int) -> bool:

@@ -14,7 +14,7 @@ from telha_jobs.config import QueueConfig
 from telha_jobs.engine.find import BadRowError
 from telha_jobs.engine.shared import Shared
 from telha_jobs.engine.sweep import Sweep
-from telha_jobs.engine.unit import Unit
+from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobUnreadableError, QueueError, QueueUnavailableError
 from telha_jobs.store.port import Store
 from telha_jobs.types import ReapReport
@@ -70,7 +70,9 @@ class Engine:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # a waiting poll should look again
         self.inside = Gate(store)
+        self._config = config
         self._shared = Shared(store, config)
+        self._in_step = True  # what is derived in memory is what the rows say
 
     def shut(self) -> None:
         """Refuse new calls, wake those that wait, and return once nobody is inside."""
@@ -107,14 +109,18 @@ class Engine:
 
     def read(self, question: Callable[[Shared], Reply]) -> Reply:
         """Ask something that writes nothing. Its answer or refusal leaves when what it saw is durable."""
-        return self._reply(lambda: question(self._shared))
+        return self._reply(lambda: question(self._derived()))
 
     def reap(self, limit: int | None) -> ReapReport:
         """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
         sweep = Sweep(self.store.now(), limit, self._shared.timers_floor)
         while not sweep.finished:
             with self._lock:
-                sweep.add(self._run(sweep.chunk))
+                try:
+                    sweep.add(self._run(sweep.chunk))
+                except QueueUnavailableError:
+                    self._work.notify_all()
+                    raise
         return self.read(sweep.report)
 
     def _reply(self, run: Callable[[], Reply]) -> Reply:
@@ -142,28 +148,47 @@ class Engine:
     def _run(self, operation: Callable[[Unit], Reply]) -> Reply:
         """Decide and commit; after a conflict, read and decide again. Called under the lock."""
         for _ in range(_CONFLICTS_MAX):
-            unit = Unit(self._shared)
+            shared, self._in_step = self._derived(), False
+            unit = Unit(shared)
             try:
                 reply = operation(unit)
                 conflict = unit.commit()
-            except BadRowError as error:
-                unit.roll_back()
-                self._quarantine(error)
-                raise JobUnreadableError(error.job_id) from None
-            except BaseException:
+            except QueueError as error:
                 with suppress(QueueUnavailableError):  # what went wrong first is the news
                     unit.roll_back()
+                self._in_step = True
+                if isinstance(error, BadRowError):
+                    self._quarantine(error)
+                    raise JobUnreadableError(error.job_id) from None
                 raise
+            self._in_step = True
             if conflict is None:
                 if unit.made_ready:
                     self._work.notify_all()
                 return reply
         raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")
 
+    def _derived(self) -> Shared:
+        """What is derived in memory. Called under the lock.
+
+        After a call that an interrupt or a flaw ended nobody knows on which side of its commit that was: then it is
+        derived from the rows again.
+        """
+        if not self._in_step:
+            self._shared = Shared(self.store, self._config)
+            self._in_step = True
+            self._work.notify_all()
+        return self._shared
+
     def _quarantine(self, error: BadRowError) -> None:
-        unit = Unit(self._shared)
-        unit.quarantine(error.bad)
-        unit.commit()
+        """Move the row that a call by id met, in a commit of its own."""
+
+        def move(unit: Unit) -> None:
+            found = unit.find(error.job_id.bytes)
+            if isinstance(found, Unreadable):
+                unit.quarantine(found)
+
+        self._run(move)
 
     def _pause_s(self, remaining_s: float) -> float:
         """How long a poll sleeps unless woken: until the next row is due, as far as the clock tells."""

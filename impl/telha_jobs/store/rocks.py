@@ -216,13 +216,13 @@ class RocksStore:
             try:
                 self._database.write(batch)
                 self._sequence = sequence
+                self._counters.keep(sums)
             except BaseException as error:
-                # Also an interrupt: nobody can say on which side of the write it came.
+                # Also an interrupt: nobody can say on which side of the write, or of the counters, it came.
                 failure = self._fail("write", error)
                 if isinstance(error, Exception):
                     raise CommitUnknownError(str(failure)) from error
                 raise
-            self._counters.keep(sums)
             self._commits += 1
             return Committed(sequence)
 
