@@ -56,9 +56,7 @@ class Sweeper:
                 self._engine.reap(None)
         except QueueUnavailableError:
             raise
-        except (
-            Exception
-        ):  # one bad row, or flaw, must not end the sweeps of all others: told, and tried again next time
+        except Exception:  # noqa: BLE001  one bad row, or a flaw, must not end the sweeps of all others
             _log.exception("a sweep failed")
 
     def _rest_until(self, due_ms: int) -> bool:
