@@ -228,7 +228,7 @@ class Decoder:
             scope_number(scope),
             get(1),
             priority,
-            _payload(get(2)),
+            _payload(get(2, None)),
             get(3, 1),
             tuple(get(4, {}).items()),
             created_at_ms,

@@ -36,7 +36,8 @@ class DisagreementError(AssertionError):
 
     def describe(self) -> str:
         """What differs, the last steps as a program, and the whole run as data when it is short."""
-        lines = [f"model and queue differ at step {len(self.ops)}, {as_code(self.ops[-1])}:"]
+        last = as_code(self.ops[-1]) if self.ops else "the first open"
+        lines = [f"model and queue differ at step {len(self.ops)}, {last}:"]
         lines += [f"  - {sentence}" for sentence in self.sentences[:SENTENCES_MAX]]
         if len(self.sentences) > SENTENCES_MAX:
             lines.append(f"  - and {len(self.sentences) - SENTENCES_MAX} more")
@@ -76,6 +77,12 @@ class Lockstep:
             raise self._disagreement(sentences)
         self.queue = after
         return reply
+
+    def compare(self) -> None:
+        """Compare whole snapshots, without an operation. Raises `DisagreementError`."""
+        sentences = self.subject.snapshot_differences(self.queue)
+        if sentences:
+            raise self._disagreement(sentences)
 
     def close(self) -> None:
         """End the subject."""

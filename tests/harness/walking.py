@@ -5,6 +5,7 @@ A long walk can be cut into shards of equal length: each goes the shortest way t
 
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers
@@ -13,10 +14,33 @@ from telha_model.ops import Op
 from telha_model.quotient import Classifier
 from telha_model.tours import Walk, walks
 from telha_model.universe import Universe
+from telha_model.universes import universes
 from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
 
 OnStep = Callable[[int], None]
 START: Final = 0
+SHARDS: Final = {
+    "protocol": 1,
+    "death": 2,
+    "keys": 1,
+    "fairness": 2,
+    "order": 1,
+    "sweep": 2,
+    "reopen": 4,
+    "bulk": 1,
+}
+"""In how many parts the tour of each universe is walked, so that no part takes much longer than the others."""
+
+
+class Shard(NamedTuple):
+    """One part of a universe's tour."""
+
+    universe: str
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return self.universe if self.count == 1 else f"{self.universe}-{self.index + 1}of{self.count}"
 
 
 class Walked(NamedTuple):
@@ -24,6 +48,22 @@ class Walked(NamedTuple):
 
     steps: int
     edges: int
+
+
+def shards_of(name: str) -> list[Shard]:
+    """The parts of a universe's tour."""
+    return [Shard(name, index, SHARDS[name]) for index in range(SHARDS[name])]
+
+
+def ci_names() -> set[str]:
+    """The universes CI tours."""
+    return set(universes("ci"))
+
+
+@cache
+def ci_graph(name: str) -> Graph:
+    """A universe in CI's size, explored once per process."""
+    return graph_of(universes("ci")[name])
 
 
 def graph_of(universe: Universe) -> Graph:

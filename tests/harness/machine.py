@@ -1,0 +1,397 @@
+"""The Hypothesis machine: long random runs in lock-step, for what tours cannot bound.
+
+Many jobs, scopes and kinds; settings drawn for each run; restarts clean and unclean. A rule builds an operation and
+hands it to both sides; `same` compares whole snapshots after each. Tokens are never consumed: whatever was granted once
+may be presented at any later time. Draws are small choices, since large ones starve the run of steps. Preconditions
+there are none: whatever is refused is refused by both.
+
+`machine(subjects, seen)` makes the machine for a subject and counts in `seen` which situations the runs reached.
+"""
+
+from collections import Counter
+from typing import ClassVar, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from telha_model import ops
+from telha_model.ops import Op
+from telha_model.policy import config_problem
+from telha_model.promises.evidence import Taken, changes
+from telha_model.replies import Completed, Enqueued, Failed, Leased, Reply
+from telha_model.situations import SOMETIMES
+from telha_model.states import FAILED, LEASED
+from telha_model.types import OVERSIZE, Backoff, Config, KindPolicy, NewJob, Ref, Value
+from tests.harness.lockstep import Lockstep, Subjects
+from tests.harness.values import LARGE, MAP
+
+START_MS: Final = 1_000
+TTL_MS: Final = 4
+KINDS: Final = ("a", "b", "ingest:x", "ingest:y:z", "system:t")
+VALUES: Final[tuple[Value, ...]] = (None, 0, 1, 2, 3, 4, 5, LARGE, MAP)
+
+LEASES: Final = (
+    ops.Lease("v", 4),
+    ops.Lease("v"),
+    ops.Lease(""),
+    ops.Lease("v", 5),
+    ops.Lease("v", scopes=()),
+    ops.Lease("v", kinds=()),
+    ops.Lease("v", kinds=("a", "*")),
+)
+"""Plain leases, and leases with one fault each."""
+REQUIRED: Final = (
+    "a lease expires and is granted again",
+    "a released job is granted again",
+    "a due failed job is leased directly",
+    "a stale submit meets a higher generation's lease",
+    "a submit after reap is stale",
+    "a submit after release is stale",
+    "a submit after cancel is stale",
+    "a token that was never issued",
+    "a submit repeats",
+    "a submit repeats under a new lease",
+    "a release after the deadline",
+    "a submit after the deadline, before the sweep",
+    "an extension after the deadline, before the sweep",
+    "an extension at its limit",
+    "death by attempts",
+    "death by expiry",
+    "death by rejection",
+    "death by cancel",
+    "a retry after death by expiry",
+    "a key is met pending",
+    "a key is met leased",
+    "a key is met failed",
+    "a key is met completed",
+    "a key is met dead",
+    "a key conflicts",
+    "a follow-up meets a key",
+    "a follow-up meets the completed job itself",
+    "a follow-up conflicts",
+    "the incarnation makes a generation jump",
+    "an unclean end with a lease out",
+    "a clean reopening with a lease out",
+    "reopening turns the ring",
+    "a full log swallows more",
+    "the ring turns",
+    "a filter passes the head of the ring over",
+    "a batch serves several scopes",
+    "two scopes join at once",
+    "an urgent job goes first",
+    "an earlier due time goes first",
+    "a sweep promotes",
+    "a sweep purges",
+    "a sweep leaves work behind",
+    "a sweep does several kinds of work",
+    "a bulk call has several outcomes",
+)
+"""What the gate's runs must reach, all blocks together."""
+
+small = st.sampled_from
+configs = st.builds(
+    Config,
+    lease_ttl_ms=st.just(TTL_MS),
+    max_attempts=small((2, 1)),
+    backoff=small((Backoff(1, 2, 3), Backoff(2, 1, 1), Backoff(3, 4, 40))),
+    kinds=small(
+        (
+            (),
+            (("b", KindPolicy(lease_ttl_ms=2, max_attempts=1, backoff_base_ms=5)),),
+            (
+                ("ingest:*", KindPolicy(backoff_base_ms=6, backoff_factor=3)),
+                ("ingest:y:*", KindPolicy(max_attempts=1, max_lease_age_ms=6)),
+                ("a", KindPolicy(lease_ttl_ms=1, backoff_cap_ms=2)),
+            ),
+        )
+    ),
+    max_lease_age_ms=small((None, 6)),
+    retention_completed_ms=small((None, 0, 3)),
+    retention_dead_ms=small((None, 0, 5)),
+    reason_chars_max=st.just(3),
+    events_max=small((12, 13)),
+    lease_batch_max=st.just(4),
+).filter(lambda config: config_problem(config) is None)
+
+values = small(VALUES)
+new_jobs = st.builds(
+    NewJob,
+    scope=small((1, 2, 255, 0)),
+    kind=small(KINDS[:-1]),
+    payload=values,
+    priority=small((128, 128, 0, 255)),
+    run_at_ms=st.none() | small((0, START_MS + 3, START_MS + 30)),
+    delay_ms=st.none(),
+    max_attempts=small((None, None, 1, 2)),
+    idempotency_key=small((None, None, "k", "ключ")),
+    headers=small(((), (("trace", "1"),))),
+    payload_version=small((1, 1, 2)),
+)
+later_jobs = st.tuples(small((1, 0)), small(KINDS[:3]), small((128, 0)), small((0, 1, TTL_MS))).map(
+    lambda drawn: NewJob(drawn[0], drawn[1], 1, drawn[2], delay_ms=drawn[3])
+)
+keyed_jobs = st.tuples(small((1, 1, 2)), small(("a", "a", "a", "b")), small((1, 1, 1, 2, 3, MAP))).map(
+    lambda drawn: NewJob(*drawn, idempotency_key="k")
+)
+# One fault each: which of two would be told first, nothing says.
+wrong_jobs = small(
+    (
+        NewJob(1, "system:t"),
+        NewJob(1, "no blanks"),
+        NewJob(1, "a", OVERSIZE),
+        NewJob(1, "a", priority=256),
+        NewJob(1, "a", run_at_ms=0, delay_ms=0),
+        NewJob(1, "a", max_attempts=9),
+        NewJob(1, "a", idempotency_key=""),
+    )
+)
+any_jobs = new_jobs | keyed_jobs | later_jobs | keyed_jobs | small((NewJob(0, "system:t"),)) | wrong_jobs
+scopes = st.none() | small(((1,), (0, 255), (2, 1)))
+kinds = st.none() | small((("a",), ("ingest:*",), ("ingest:y:*", "b"), ("system:*",), ("zz",)))
+waits = small((1, TTL_MS - 1, TTL_MS, TTL_MS + 1))
+
+
+class LockstepMachine(RuleBasedStateMachine):
+    """Rules over `lockstep`; a subclass names the subject."""
+
+    subjects: ClassVar[Subjects]
+    seen: ClassVar[Counter[str]]
+
+    jobs = Bundle("jobs")
+    tokens = Bundle("tokens")
+    submits = Bundle("submits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lockstep: Lockstep | None = None
+
+    @initialize(target=jobs, config=configs, news=st.lists(new_jobs | keyed_jobs, max_size=4).map(tuple))
+    def open(self, config: Config, news: tuple[NewJob, ...]) -> MultipleResults[int]:
+        self.lockstep = Lockstep(config, type(self).subjects, start_ms=START_MS)
+        return _created(self.do(ops.EnqueueMany(news)))
+
+    def do(self, op: Op) -> Reply:
+        """One operation on both sides, compared; what it was a case of is counted."""
+        lockstep = self._lockstep()
+        before = lockstep.queue
+        reply = lockstep.step(op)
+        after = lockstep.queue
+        taken = Taken(lockstep.config, before, op, reply, after, changes(before, after))
+        for name, situation in SOMETIMES.items():
+            if type(op) in situation.ops and situation.holds(taken):
+                self.seen[name] += 1
+        return reply
+
+    def _lockstep(self) -> Lockstep:
+        if self.lockstep is None:
+            raise AssertionError("a rule ran before the first open")
+        return self.lockstep
+
+    # -- producers
+
+    @rule(target=jobs, new=any_jobs)
+    def enqueue(self, new: NewJob) -> MultipleResults[int]:
+        return _created(self.do(ops.Enqueue(new)))
+
+    @rule(target=jobs, news=st.lists(any_jobs, max_size=4).map(tuple))
+    def enqueue_many(self, news: tuple[NewJob, ...]) -> MultipleResults[int]:
+        return _created(self.do(ops.EnqueueMany(news)))
+
+    # -- workers
+
+    @rule(target=tokens, limit=small((1, 1, 2, 4)), scopes=scopes, kinds=kinds)
+    def lease(self, limit: int, scopes: tuple[int, ...] | None, kinds: tuple[str, ...] | None) -> MultipleResults[Ref]:
+        return _granted(self.do(ops.Lease("w", limit, scopes, kinds)))
+
+    @rule(target=tokens, op=small(LEASES))
+    def lease_any(self, op: ops.Lease) -> MultipleResults[Ref]:
+        return _granted(self.do(op))
+
+    @rule(refs=st.lists(tokens, max_size=3), progress=values | st.just(OVERSIZE))
+    def extend(self, refs: list[Ref], progress: Value) -> None:
+        told = () if progress is None else tuple(dict.fromkeys((ref.job_id, progress) for ref in refs))
+        self.do(ops.Extend("v", tuple(refs), told))
+
+    @rule(target=submits, ref=tokens, result=values | st.just(OVERSIZE))
+    def complete(self, ref: Ref, result: Value) -> MultipleResults[Op]:
+        return self._submitted(ops.Complete(ref, result))
+
+    @rule(targets=(submits,), ref=tokens, news=st.lists(any_jobs, max_size=2).map(tuple))
+    def complete_and_follow_up(self, ref: Ref, news: tuple[NewJob, ...]) -> MultipleResults[Op]:
+        return self._submitted(ops.Complete(ref, 1, news))
+
+    @rule(items=st.lists(st.tuples(tokens, values), max_size=4).map(tuple))
+    def complete_many(self, items: tuple[tuple[Ref, Value], ...]) -> None:
+        self.do(ops.CompleteMany(items))
+
+    @rule(target=submits, ref=tokens, reason=small(("x", "", "longer than kept")), retryable=small((True, True, False)))
+    def fail(self, ref: Ref, reason: str, retryable: bool) -> MultipleResults[Op]:  # noqa: FBT001  drawn by name
+        return self._submitted(ops.Fail(ref, reason, retryable))
+
+    @rule(ref=tokens, delay_ms=small((0, 0, 1, TTL_MS + 1, -1)))
+    def release(self, ref: Ref, delay_ms: int) -> None:
+        self.do(ops.Release(ref, delay_ms))
+
+    @rule(submit=submits)
+    def submit_again(self, submit: Op) -> None:
+        self.do(submit)
+
+    @rule(ref=tokens, ahead=small((1, 1 << 32)))
+    def submit_forged(self, ref: Ref, ahead: int) -> None:
+        self.do(ops.Complete(Ref(ref.job_id, ref.generation + ahead), 1))
+
+    # -- the sweep and operators
+
+    @rule(limit=small((None, None, 1, 2, 0)))
+    def reap(self, limit: int | None) -> None:
+        self.do(ops.Reap(limit))
+
+    @rule(job_id=jobs)
+    def retry(self, job_id: int) -> None:
+        self.do(ops.Retry(job_id))
+
+    @rule(job_id=jobs)
+    def cancel(self, job_id: int) -> None:
+        self.do(ops.Cancel(job_id))
+
+    @rule(job_id=jobs)
+    def discard(self, job_id: int) -> None:
+        self.do(ops.Discard(job_id))
+
+    # -- time, and what plain rules rarely bring together
+
+    @rule(ms=waits)
+    def advance(self, ms: int) -> None:
+        self.do(ops.Advance(ms))
+
+    @rule(limit=small((None, 1)), late_ms=small((0, 1)))
+    def expire_and_reap(self, limit: int | None, late_ms: int) -> None:
+        self._pass(LEASED, late_ms)
+        self.do(ops.Reap(limit))
+
+    @rule(target=tokens, late_ms=small((0, 1)))
+    def back_off_and_lease(self, late_ms: int) -> MultipleResults[Ref]:
+        self._pass(FAILED, late_ms)
+        return _granted(self.do(ops.Lease("w", 2)))
+
+    @rule(target=tokens, ref=tokens)
+    def expire_and_lease_again(self, ref: Ref) -> MultipleResults[Ref]:
+        self._pass(LEASED, 0)
+        self.do(ops.Reap())
+        self.do(ops.Advance(TTL_MS + 1))
+        granted = _granted(self.do(ops.Lease("other", 4)))
+        self.do(ops.Fail(ref, "x"))
+        return granted
+
+    @rule(target=tokens, ms=waits, progress=small((None, 2)))
+    def lease_and_extend(self, ms: int, progress: Value) -> MultipleResults[Ref]:
+        granted = _granted(self.do(ops.Lease("w", 2)))
+        self.do(ops.Advance(ms))
+        refs = tuple(granted.values)
+        self.do(ops.Extend("w", refs, () if progress is None else tuple([(ref.job_id, progress) for ref in refs])))
+        return granted
+
+    @rule(target=tokens, times=small((1, 7)))
+    def lease_and_release(self, times: int) -> MultipleResults[Ref]:
+        granted: list[Ref] = []
+        for _ in range(times):
+            granted += _granted(self.do(ops.Lease("w", 1, (1,)))).values
+            self.do(ops.Release(granted[-1] if granted else Ref(0, 1)))
+        return multiple(*granted)
+
+    @rule(target=tokens, result=small((1, 2)), news=st.lists(keyed_jobs, max_size=2).map(tuple))
+    def lease_and_complete(self, result: Value, news: tuple[NewJob, ...]) -> MultipleResults[Ref]:
+        granted = _granted(self.do(ops.Lease("w")))
+        for ref in granted.values:
+            self.do(ops.Complete(ref, result, news))
+        return granted
+
+    @rule(target=submits, retryable=small((True, False)))
+    def lease_and_fail(self, retryable: bool) -> MultipleResults[Op]:  # noqa: FBT001  drawn by name
+        granted = _granted(self.do(ops.Lease("w"))).values
+        return self._submitted(ops.Fail(granted[0] if granted else Ref(0, 1), "x", retryable))
+
+    @rule(target=tokens, end=small((ops.Complete, ops.Fail, ops.Cancel, None)))
+    def meet_a_key(self, end: type[Op] | None) -> MultipleResults[Ref]:
+        keyed = NewJob(1, "a", 1, 0, idempotency_key="k")
+        self.do(ops.Enqueue(keyed))
+        granted = _granted(self.do(ops.Lease("w", 1, (1,), ("a",))))
+        for ref in granted.values:
+            if end is ops.Complete:
+                self.do(ops.Complete(ref, 1, (keyed,)))
+            elif end is ops.Fail:
+                self.do(ops.Fail(ref, "x"))
+            elif end is ops.Cancel:
+                self.do(ops.Cancel(ref.job_id))
+        self.do(ops.Enqueue(keyed))
+        return granted
+
+    @rule(target=tokens, repeats=small((1, 2)))
+    def fail_and_repeat_under_a_new_lease(self, repeats: int) -> MultipleResults[Ref]:
+        granted = _granted(self.do(ops.Lease("w"))).values
+        fails = [ops.Fail(ref, "x") for ref in granted]
+        for op in fails:
+            self.do(op)
+        self._pass(FAILED, 0)
+        again = _granted(self.do(ops.Lease("w", 4)))
+        for op in fails * repeats:
+            self.do(op)
+        return again
+
+    @rule(target=tokens, new=keyed_jobs | new_jobs)
+    def enqueue_and_lease(self, new: NewJob) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(new))
+        return _granted(self.do(ops.Lease("w", 2)))
+
+    @rule(ref=tokens)
+    def expire_and_release(self, ref: Ref) -> None:
+        self._pass(LEASED, 0)
+        self.do(ops.Release(ref))
+
+    @rule(clean=st.booleans())
+    def reopen(self, clean: bool) -> None:  # noqa: FBT001  drawn by name
+        self.do(ops.Reopen(clean))
+
+    # -- all the time
+
+    @invariant()
+    def same(self) -> None:
+        """Whole snapshots agree."""
+        if self.lockstep is not None:
+            self.lockstep.compare()
+
+    def teardown(self) -> None:
+        if self.lockstep is not None:
+            self.lockstep.close()
+
+    def _submitted(self, op: ops.Complete | ops.Fail) -> MultipleResults[Op]:
+        return multiple(op) if isinstance(self.do(op), Completed | Failed) else multiple()
+
+    def _pass(self, state: object, late_ms: int) -> None:
+        """Let time pass to when the first job in a state is due, or `late_ms` more."""
+        queue = self._lockstep().queue
+        times = [job.deadline_ms if state is LEASED else job.due_ms for job in queue.jobs if job.state is state]
+        waits = [at_ms - queue.now_ms for at_ms in times if at_ms is not None]
+        self.do(ops.Advance(max(0, min(waits, default=0)) + late_ms))
+
+
+def machine(subjects: Subjects, seen: Counter[str], *, name: str) -> type[LockstepMachine]:
+    """The machine for a subject. Hypothesis derives a derandomised run from `name`: another name is another run."""
+    return type(name, (LockstepMachine,), {"subjects": staticmethod(subjects), "seen": seen})
+
+
+def _created(reply: Reply) -> MultipleResults[int]:
+    return multiple(*[receipt.job_id for receipt in reply.receipts]) if isinstance(reply, Enqueued) else multiple()
+
+
+def _granted(reply: Reply) -> MultipleResults[Ref]:
+    grants = reply.grants if isinstance(reply, Leased) else ()
+    return multiple(*[Ref(grant.job_id, grant.generation) for grant in grants])
