@@ -78,6 +78,7 @@ class Agenda:
         self._ring: list[tuple[int, bytes]] = []
         self._kind_rings: dict[int, list[tuple[int, bytes]]] = {}
         self._journal: dict[bytes, int | None] | None = None
+        self._unwritten: dict[GroupKey, set[Place]] = {}  # added behind an edge since `begin`
 
     # -- building
 
@@ -115,6 +116,7 @@ class Agenda:
                 group.edge = group.window[WINDOW_ROWS]
                 del group.window[WINDOW_ROWS:]
         else:
+            self._unwritten.setdefault(group.key, set()).add(place)
             return
         self._settle(group)
 
@@ -126,6 +128,7 @@ class Agenda:
         place = (row.due, row.job_id)
         index = bisect_left(group.window, place)
         if index == len(group.window) or group.window[index] != place:
+            self._unwritten.get(group.key, set()).discard(place)
             return  # behind the edge: only on disk
         del group.window[index]
         if not group.window and group.edge is not None:
@@ -171,12 +174,14 @@ class Agenda:
     # -- undoing (a commit that met a conflict)
 
     def begin(self) -> None:
-        """Remember tickets from here on, so that `roll_back` can give them back."""
+        """A unit of work begins. Tickets are remembered from here on, so that `roll_back` can give them back."""
         self._journal = {}
+        self._unwritten = {}
 
     def roll_back(self, removed: Iterable[Row], inserted: Iterable[Row]) -> None:
         """Undo the changes since `begin`: rows first, then the places in the ring."""
         journal, self._journal = self._journal or {}, None
+        self._unwritten = {}
         for row in inserted:
             self.remove(row)
         for row in removed:
@@ -202,12 +207,15 @@ class Agenda:
         return group
 
     def _fill(self, group: _Group) -> None:
-        """Read the next rows behind the edge."""
+        """Read the next rows behind the edge; those that the unit of work at hand adds there are not on disk yet."""
         if group.edge is None:
             return
-        group.window = self._refill(group.key, group.edge, WINDOW_ROWS)
-        full = len(group.window) == WINDOW_ROWS
-        group.edge = (group.window[-1][0], group.window[-1][1] + b"\0") if full else None
+        start = group.edge
+        window = self._refill(group.key, start, WINDOW_ROWS)
+        full = len(window) == WINDOW_ROWS
+        group.edge = edge = (window[-1][0], window[-1][1] + b"\0") if full else None
+        added = self._unwritten.get(group.key, ())
+        group.window = sorted({*window, *(one for one in added if one >= start and (edge is None or one < edge))})
 
     def _settle(self, group: _Group) -> None:
         """Bring a group's readiness in line with its first row, and its scope's with that."""
