@@ -1,0 +1,159 @@
+"""The agenda is what the rows say, also after units of work that add and remove rows of one group at once."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from telha_jobs import Backoff, JobQueue, Lease, ManualClock, NewJob, QueueConfig, QueueError, State
+from telha_jobs.keys import parse_ready_key
+from telha_jobs.store.memory import MemoryDisk, MemoryStore
+from telha_jobs.store.port import Family, Put
+from tests.field_failures.seam import queue_on
+from tests.unit.api.support import A, B, C, healthy, row_of, tamper
+
+CONFIG = QueueConfig(lease_ttl_ms=1_000, backoff=Backoff(base_ms=10_000, factor=1), max_attempts=9)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[ManualClock], JobQueue]]:
+    """Opens the test's queue."""
+    made: list[JobQueue] = []
+
+    def open_it(clock: ManualClock) -> JobQueue:
+        made.append(JobQueue.open(tmp_path / "queue", clock=clock, config=CONFIG))
+        return made[-1]
+
+    yield open_it
+    while made:
+        made.pop().close()
+
+
+def test_a_sweep_that_empties_a_window_keeps_what_it_adds(
+    tmp_path: Path, opened: Callable[[ManualClock], JobQueue]
+) -> None:
+    """Expired leases go behind the window's edge, a bad row leaves the window, all in one commit: none is forgotten.
+
+    The window is then filled from disk, where what this commit adds is not yet.
+    """
+    clock = ManualClock(1_000_000)
+    queue = opened(clock)
+    jobs = [queue.enqueue(A, "embed", number).job_id for number in range(33)]
+    held = queue.lease_batch("w", 33)
+    for one in held[:31]:
+        queue.fail(one, "x")
+    clock.advance(1_500)
+    for one in held[31:]:
+        queue.fail(one, "x")
+    key, _ = row_of(queue, jobs[31])
+    queue.close()
+    tamper(tmp_path / "queue", Put(Family.JOBS, key, b"bad"))
+    queue = opened(clock)  # the window: jobs 0 to 31; behind its edge: job 32
+    queue.cancel(jobs[32])
+    clock.advance(8_500)
+    assert len(queue.lease_batch("w", 31)) == 31  # the window: job 31, the bad one, not due yet
+    clock.advance(1_500)
+    report = queue.reap()
+    assert (report.requeued, report.quarantined) == (31, 1)
+    healthy(queue)
+    clock.advance(10_000)
+    assert len(queue.lease_batch("w", 99)) == 31
+    assert queue.counts()[State.PENDING] == 0
+
+
+SCOPES, KINDS = (A, B, C), ("x", "y")
+
+
+class Storm:
+    """Random operations on an in-memory queue, now and then with a conflict or a damaged row."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock(1_000_000)
+        self.disk = MemoryDisk()
+        self.store = MemoryStore.open(self.disk, clock=self.clock)
+        self.queue = queue_on(self.store, self.clock, CONFIG)
+        self.held: list[Lease] = []
+
+    def step(self) -> None:
+        """One operation; refusals of bad rows and stale leases are part of it."""
+        chance, queue = self.chance, self.queue
+        if chance.random() < 0.2:
+            chance.choice((self.store.faults.conflict_next, self._unknown))()
+        acts: list[tuple[int, Callable[[], object]]] = [
+            (4, self._enqueue),
+            (4, lambda: self.held.extend(queue.lease_batch("w", chance.choice((1, 2, 5))))),
+            (1, lambda: self.held.extend(queue.lease_batch("w", 2, kinds=["x"], scopes=chance.sample(SCOPES, 2)))),
+            (2, lambda: queue.release(self._some(), delay_ms=chance.choice((0, 0, 700)))),
+            (2, lambda: queue.fail(self._some(), "x")),
+            (1, lambda: queue.complete(self._some(), enqueue=[NewJob(scope=B, kind="y", payload=None)])),
+            (1, lambda: queue.cancel(chance.choice(queue.list_jobs(state=State.PENDING).jobs).job_id)),
+            (3, lambda: self.clock.advance(chance.choice((1, 500, 1_000, 10_000)))),
+            (2, lambda: queue.reap(chance.choice((None, 1, 3)))),
+            (1, self._damage),
+        ]
+        with suppress(QueueError, IndexError):
+            chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
+
+    def expected(self, scope: UUID, kind: int) -> bytes | None:
+        """The job that has to be leased next, told from the rows of `ready`."""
+        rows = [parse_ready_key(key) for key in self.disk.keys[Family.READY]]
+        now = self.queue.now_ms()
+        due = [row for row in rows if (row.scope, row.kind) == (scope.bytes, kind) and row.due <= now]
+        return min(due, key=lambda row: (row.priority, row.due, row.job_id)).job_id if due else None
+
+    def found(self, scope: UUID, kind: int) -> bytes | None:
+        """The job that the agenda has next."""
+        row = self.queue._engine._shared.agenda.first(frozenset({kind}), frozenset({scope.bytes}))
+        return None if row is None else row.job_id
+
+    def _unknown(self) -> None:
+        self.store.faults.unknown_next(applied=self.chance.random() < 0.5)
+
+    def _enqueue(self) -> None:
+        chance = self.chance
+        self.queue.enqueue_many(
+            NewJob(
+                scope=chance.choice(SCOPES),
+                kind=chance.choice(KINDS),
+                payload=None,
+                priority=chance.choice((1, 1, 1, 2)),
+                delay_ms=chance.choice((0, 0, 400, 5_000)),
+            )
+            for _ in range(chance.choice((1, 1, 6)))
+        )
+
+    def _some(self) -> Lease:
+        return self.held.pop(self.chance.choice(range(len(self.held))))
+
+    def _damage(self) -> None:
+        key = self.chance.choice(self.disk.keys[Family.JOBS])
+        self.disk.values[Family.JOBS][key] = b"bad"
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
+    """After each of many random steps, for every scope and kind: the first due row, and the scopes of the ring.
+
+    Windows are a few rows small, so that edges are met all the time.
+    """
+    monkeypatch.setattr("telha_jobs.agenda.WINDOW_ROWS", window)
+    monkeypatch.setattr("telha_jobs.recovery.WINDOW_ROWS", window)
+    for seed in range(8):
+        storm = Storm(seed)
+        for number in range(150):
+            storm.step()
+            storm.queue.lease_next("w", kinds=["nobody"])  # time has come to the agenda, too
+            numbers = [kind for kind in (1, 2) if kind in storm.queue._engine._shared.kinds.names]
+            cases = [(scope, kind) for scope in SCOPES for kind in numbers]
+            expected = {case: storm.expected(*case) for case in cases}
+            assert expected == {case: storm.found(*case) for case in cases}, f"seed {seed}, step {number}"
+            ring = storm.queue._engine._shared.agenda.ring()
+            assert {scope.bytes for scope, kind in cases if expected[scope, kind]} == set(ring)
+            assert len(ring) == len(set(ring))
+        storm.store.deliver()
+        # A damaged row that nobody has met yet is told as such; apart from those everything is in step.
+        assert [problem for problem in storm.queue.check().problems if "cannot be read" not in problem] == []
