@@ -1,4 +1,4 @@
-"""What an open derives from disk: interned kinds, counters, the agenda. All of it follows from rows; `audit.py`
+"""What an open derives from disk: interned kinds, counters, the agenda. All of it follows from rows; `consistency.py`
 proves that it does.
 """
 

@@ -359,6 +359,7 @@ def test_f18_after_a_failure_every_call_is_refused(failing: Failing, where: str)
     queue = open_it()
     assert kept == [job.job_id for job in queue.list_jobs().jobs]
     assert queue.get(kept[2]).state in ({State.PENDING} if where != "flush" else {State.PENDING, State.DEAD})
+    assert lease(queue).generation == 1 << 32  # closing a failed store is no clean end
     healthy(queue)
 
 
