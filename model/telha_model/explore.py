@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers
-from telha_model.invariants import ALWAYS, GOALS, OnJob, OnReply, OnStep
+from telha_model.invariants import ALWAYS, GOALS
 from telha_model.ops import Op
 from telha_model.promises.evidence import Taken, changes
 from telha_model.quotient import Classifier
@@ -59,19 +59,18 @@ class Report(NamedTuple):
         return not self.violations and not self.missed
 
 
-class _Checks:
-    """The predicates, sorted by where they are asked."""
+class _Asked:
+    """What is asked about one type of operation: predicates, situations not seen yet; whether it answers a lease."""
 
-    def __init__(self) -> None:
-        self.on_state = [(name, check) for name, always in ALWAYS.items() for check in always.on_state]
-        self.on_reply: dict[type[Op], list[tuple[str, OnReply]]] = {op: [] for op in RULES}
-        self.on_step: dict[type[Op], list[tuple[str, OnStep]]] = {op: [] for op in RULES}
-        self.on_job: dict[type[Op], list[tuple[str, OnJob]]] = {op: [] for op in RULES}
-        for name, always in ALWAYS.items():
-            for op in RULES:
-                self.on_reply[op] += [(name, check) for check, ops in always.on_reply if ops is None or op in ops]
-                self.on_step[op] += [(name, check) for check, ops in always.on_step if ops is None or op in ops]
-                self.on_job[op] += [(name, check) for check, ops in always.on_job if ops is None or op in ops]
+    __slots__ = ("answers", "awaited", "on_change", "on_reply", "on_step")
+
+    def __init__(self, op: type[Op], sometimes: tuple[str, ...]) -> None:
+        every = ALWAYS.values()
+        self.on_reply = [check for always in every for check, ops in always.on_reply if ops is None or op in ops]
+        self.on_step = [check for always in every for check, ops in always.on_step if ops is None or op in ops]
+        self.on_change = [check for always in every for check, ops in always.on_change if ops is None or op in ops]
+        self.awaited = [name for name in sometimes if op in SOMETIMES[name].ops]
+        self.answers = op in PROGRESS.ops
 
 
 class _Search:
@@ -82,11 +81,10 @@ class _Search:
         self.take = take
         self.offer = offers(universe.alphabet)
         self.classify = Classifier(universe.config, universe.quotient)
-        self.checks = _Checks()
-        self.awaited: dict[type[Op], list[str]] = {op: [] for op in RULES}
-        for name in universe.sometimes:
-            for op in SOMETIMES[name].ops:
-                self.awaited[op].append(name)
+        self.asked = {op: _Asked(op, universe.sometimes) for op in RULES}
+        self.on_state = [check for always in ALWAYS.values() for check in always.on_state]
+        self.on_job = [check for always in ALWAYS.values() for check in always.on_job]
+        self.on_coming = [check for always in ALWAYS.values() for check in always.on_coming]
         start = new_queue(universe.start_ms)
         self.states = [start]
         self.parents: list[tuple[int, Op] | None] = [None]
@@ -97,64 +95,71 @@ class _Search:
 
     def expand(self, place: int) -> None:
         """Take every operation offered in one state."""
-        before, config, take, on_reply = self.states[place], self.config, self.take, self.checks.on_reply
-        awaited, answering_ops = self.awaited, PROGRESS.ops
+        before, config, take, asked_about = self.states[place], self.config, self.take, self.asked
         row: list[int] = []
         self.classify.focus(before)
         for op in self.offer(before):
-            kind = type(op)
+            asked = asked_about[type(op)]
             reply, after = take(config, before, op)
-            for name, check in on_reply[kind]:
-                broken = check(before, op, reply)
-                if broken is not None:
-                    self._violated(place, op, name, broken)
-            if after is not before:
-                target = self._arrive(place, make(Taken, (config, before, op, reply, after, changes(before, after))))
-                if target != place and kind in answering_ops:
-                    self.answering[target].append(place)
-                row.append(target)
-            else:
-                if awaited[kind]:
-                    self._notice(make(Taken, (config, before, op, reply, after, [])))
+            for check in asked.on_reply:
+                if (broken := check(before, op, reply)) is not None:
+                    self._violated(place, op, check, broken)
+            if after is before:
+                if asked.awaited:
+                    self._notice(make(Taken, (config, before, op, reply, after, [])), asked)
                 row.append(place)
+            else:
+                taken = make(Taken, (config, before, op, reply, after, changes(before, after)))
+                row.append(self._arrive(place, op, taken, asked))
             if self.violations:
                 break
         self.targets.append(row)
 
-    def _arrive(self, place: int, taken: Taken) -> int:
-        op, checks = taken.op, self.checks
-        kind = type(op)
-        for name, check in checks.on_step[kind]:
-            broken = check(taken)
-            if broken is not None:
-                self._violated(place, op, name, broken)
+    def _arrive(self, place: int, op: Op, taken: Taken, asked: _Asked) -> int:
+        """Judge a step that changed something, and find or make the state it leads to."""
+        for check in asked.on_step:
+            if (broken := check(taken)) is not None:
+                self._violated(place, op, check, broken)
         for was, now in taken.changed:
             if was is not None and now is not None:
-                for name, check_job in checks.on_job[kind]:
-                    broken = check_job(taken, was, now)
-                    if broken is not None:
-                        self._violated(place, op, name, broken)
-        if self.awaited[kind]:
-            self._notice(taken)
-        fresh = len(self.states)
-        target = self.places.setdefault(self.classify(taken.after), fresh)
+                for check_change in asked.on_change:
+                    if (broken := check_change(taken, was, now)) is not None:
+                        self._violated(place, op, check_change, broken)
+            else:
+                for check_coming in self.on_coming:
+                    if (broken := check_coming(taken, was, now)) is not None:
+                        self._violated(place, op, check_coming, broken)
+        if asked.awaited:
+            self._notice(taken, asked)
+        after, fresh = taken.after, len(self.states)
+        target = self.places.setdefault(self.classify(after), fresh)
         if target == fresh:
-            self.states.append(taken.after)
+            self.states.append(after)
             self.parents.append((place, op))
             self.answering.append([])
-            for name, check_state in checks.on_state:
-                broken = check_state(taken.config, taken.after)
-                if broken is not None:
-                    self._violated(place, op, name, broken)
+            self._inspect(place, op, taken)
+        if asked.answers and target != place:
+            self.answering[target].append(place)
         return target
 
-    def _notice(self, taken: Taken) -> None:
-        """Cross off the awaited situations that this step is."""
-        for name in [name for name in self.awaited[type(taken.op)] if SOMETIMES[name].holds(taken)]:
-            for op in SOMETIMES[name].ops:
-                self.awaited[op].remove(name)
+    def _inspect(self, place: int, op: Op, taken: Taken) -> None:
+        """Judge a new state. Its unchanged jobs were judged when they came into the state before."""
+        for check_state in self.on_state:
+            if (broken := check_state(self.config, taken.after)) is not None:
+                self._violated(place, op, check_state, broken)
+        for _, job in taken.changed:
+            for check_job in self.on_job if job is not None else ():
+                if job is not None and (broken := check_job(self.config, job)) is not None:
+                    self._violated(place, op, check_job, broken)
 
-    def _violated(self, place: int, op: Op, name: str, broken: str) -> None:
+    def _notice(self, taken: Taken, asked: _Asked) -> None:
+        """Cross off the awaited situations that this step is."""
+        for name in [name for name in asked.awaited if SOMETIMES[name].holds(taken)]:
+            for op in SOMETIMES[name].ops:
+                self.asked[op].awaited.remove(name)
+
+    def _violated(self, place: int, op: Op, check: object, broken: str) -> None:
+        name = next(name for name, always in ALWAYS.items() if check in always.predicates())
         if name not in [violation.invariant for violation in self.violations]:
             self.violations.append(Violation(name, broken, (*self.trace(place), op)))
 
@@ -196,5 +201,5 @@ def explore(universe: Universe, *, take: Step = step, on_progress: Progress | No
     graph = Graph(universe, search.states, search.targets)
     if search.violations:
         return Report(graph, tuple(search.violations), ())
-    left = {name for names in search.awaited.values() for name in names}
+    left = {name for asked in search.asked.values() for name in asked.awaited}
     return Report(graph, search.stuck(), tuple([name for name in universe.sometimes if name in left]))

@@ -4,9 +4,9 @@
 broken. The predicates never call the transitions: they say in their own terms what must be true. `GOALS` are promises
 about what remains possible, judged on a whole explored graph.
 
-There are four kinds of predicate, so that each is asked only where it can fail: over a state; over the reply to an
-operation in a state; over a step that changed something; over one job that such a step changed. `ops` narrows a
-predicate to the operations it speaks about.
+There are six kinds of predicate, so that each is asked only where it can fail: over a state; over a job, whenever it
+changed on the way to a new state; over the reply to an operation in a state; over a step that changed something; over
+one job that such a step changed; over one that it made or removed. Some name the operations they speak about.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,9 @@ from telha_model.types import Config
 OnState = Callable[[Config, Queue], str | None]
 OnReply = Callable[[Queue, Op, Reply], str | None]
 OnStep = Callable[[Taken], str | None]
-OnJob = Callable[[Taken, Job, Job], str | None]
+OnJob = Callable[[Config, Job], str | None]
+OnChange = Callable[[Taken, Job, Job], str | None]
+OnComing = Callable[[Taken, Job | None, Job | None], str | None]
 Ops = tuple[type[Op], ...] | None
 
 
@@ -47,7 +49,14 @@ class Always(NamedTuple):
     on_state: tuple[OnState, ...] = ()
     on_reply: tuple[tuple[OnReply, Ops], ...] = ()
     on_step: tuple[tuple[OnStep, Ops], ...] = ()
-    on_job: tuple[tuple[OnJob, Ops], ...] = ()
+    on_change: tuple[tuple[OnChange, Ops], ...] = ()
+    on_job: tuple[OnJob, ...] = ()
+    on_coming: tuple[OnComing, ...] = ()
+
+    def predicates(self) -> tuple[object, ...]:
+        """All of them, of every kind."""
+        by_op = [check for check, _ in (*self.on_reply, *self.on_step, *self.on_change)]
+        return (*self.on_state, *self.on_job, *self.on_coming, *by_op)
 
 
 class Goal(NamedTuple):
@@ -66,7 +75,7 @@ ALWAYS: Final[dict[str, Always]] = {
     "exclusive_lease": Always(
         "A (job, generation) pair is granted at most once; a job has at most one current lease.",
         on_step=((leases.grants_are_the_leases, (Lease,)),),
-        on_job=((leases.generations_rise, None),),
+        on_change=((leases.generations_rise, None),),
     ),
     "stale_submit": Always(
         "What is not the current lease changes nothing and is refused, unless it repeats the newest recorded submit.",
@@ -79,11 +88,10 @@ ALWAYS: Final[dict[str, Always]] = {
     ),
     "no_job_is_lost": Always(
         "An acknowledged job is in exactly one state until it is purged or discarded.",
-        on_state=(jobs.one_state_well_formed,),
-        on_step=(
-            (jobs.come_and_go_by_the_doors, None),
-            (jobs.acknowledged_exist, _CREATING),
-        ),
+        on_state=(jobs.numbers_in_order,),
+        on_job=(jobs.one_state_well_formed,),
+        on_coming=(jobs.comes_and_goes_by_the_doors,),
+        on_step=((jobs.acknowledged_exist, _CREATING),),
     ),
     "acknowledged_is_durable": Always(
         "Reopening, clean or not, loses and changes no job; an unclean end raises the incarnation.",
@@ -91,13 +99,13 @@ ALWAYS: Final[dict[str, Always]] = {
     ),
     "attempts_are_exact": Always(
         "At most max_attempts leases end in failure or expiry between retries, and the last one makes the job dead.",
-        on_state=(leases.attempts_within_budget,),
-        on_job=((leases.attempts_counted, None), (leases.deadlines_hold, (*_BULK, Release, Reap))),
+        on_job=(leases.attempts_within_budget,),
+        on_change=((leases.attempts_counted, None), (leases.deadlines_hold, (*_BULK, Release, Reap))),
     ),
     "the_log_tells_the_truth": Always(
         "Replaying a job's events through the transition table ends in its state.",
-        on_state=(jobs.logs_replay,),
-        on_job=((jobs.log_grows_truly, None),),
+        on_job=(jobs.logs_replay,),
+        on_change=((jobs.log_grows_truly, None),),
     ),
     "order": Always(
         "Within a scope, among the kinds asked for, ready jobs are leased by (priority, due, job id); ids rise.",
@@ -106,7 +114,7 @@ ALWAYS: Final[dict[str, Always]] = {
     ),
     "no_early_run": Always(
         "Nothing is leased before it is due.",
-        on_job=((order.only_when_due, (Lease, Reap)),),
+        on_change=((order.only_when_due, (Lease, Reap)),),
     ),
     "fair_scopes": Always(
         "A grant takes the first eligible scope of the ring, and nobody who waits is overtaken.",

@@ -30,11 +30,12 @@ from telha_model.types import Config
 
 Class = Hashable
 NEVER: Final = 1 << 60
-RANKED_MAX: Final = 1_000_000
+SEVERAL_MAX: Final = 1_000_000
 
 Instants = tuple[int, ...]
 """Of one job: the number of its scope and priority, `run_at`, due, then when the sweep cares for it."""
 
+Known = tuple[Class, Instants]
 NOTHING: Final[Instants] = (0, 0, NEVER)
 
 
@@ -63,11 +64,12 @@ class Classifier:
     def __init__(self, config: Config, quotient: Quotient) -> None:
         self._config = config
         self._quotient = quotient
+        self._reopens = quotient.reopens
         self._numbers: dict[Class, int] = {}
         self._specs: dict[int, tuple[Spec, int, int]] = {}
-        self._ranked: dict[tuple[int | Instants, ...], int] = {}
+        self._several: dict[tuple[int | Known, ...], int] = {}
         self._focus: Queue | None = None
-        self._near: dict[int, tuple[int, Instants]] = {}
+        self._near: dict[int, Known] = {}
 
     def focus(self, queue: Queue) -> None:
         """Keep what is known of this queue's jobs at hand; it lives as long as that, so its jobs' identities hold."""
@@ -78,41 +80,34 @@ class Classifier:
         """The class of a queue."""
         now_ms, incarnation, _, jobs, ring, last_served = queue
         near = self._near
-        parts: list[int | tuple[int, ...] | None] = []
-        times: list[int | Instants] = [now_ms]
-        for job in jobs:
-            part, instants = near.get(id(job)) or self._known(job)
-            parts.append(part)
-            times.append(instants)
-        key = tuple(times)
-        places = self._ranked.get(key)
-        if places is None:
-            if len(self._ranked) > RANKED_MAX:
-                self._ranked.clear()
-            ranks = _ranked(now_ms, [(near.get(id(job)) or self._known(job))[1] for job in jobs])
-            places = self._ranked[key] = self._number(ranks)
-        parts.append(places)
-        parts.append(ring)
-        if self._quotient.reopens:
-            parts.append(last_served)
+        known = [near.get(id(job)) or self._known(job) for job in jobs]
+        key: tuple[int | Known, ...] = (now_ms, *known)
+        several = self._several.get(key)
+        if several is None:
+            if len(self._several) > SEVERAL_MAX:
+                self._several.clear()
+            parts = tuple([part for part, _ in known])
+            several = self._several[key] = self._number((parts, _ranked(now_ms, [times for _, times in known])))
+        if self._reopens:
             floor = incarnation << 32
-            parts.append(incarnation > 0)
-            parts += [job.generation + 1 < floor for job in jobs]
-        return tuple(parts)
+            jumps = tuple([job.generation + 1 < floor for job in jobs])
+            return (several, ring, last_served, incarnation > 0, jumps)
+        return (several, ring)
 
     def _number(self, value: Class) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self._numbers)
+        return number
 
-    def _known(self, job: Job) -> tuple[int, Instants]:
+    def _known(self, job: Job) -> Known:
         spec = job.spec
         known = self._specs.get(id(spec))
         if known is None or known[0] is not spec:
             group = self._number(("place", spec.scope, spec.priority))
             known = self._specs[id(spec)] = (spec, self._number(_spec_class(spec)), group)
-        part = _part(self._quotient, job, known[1])
-        return self._numbers.setdefault(part, len(self._numbers)), _instants(
-            self._config, self._quotient, job, known[2]
-        )
+        _, number, group = known
+        return _part(self._quotient, job, number), _instants(self._config, self._quotient, job, group)
 
 
 def _spec_class(spec: Spec) -> Class:
@@ -123,19 +118,17 @@ def _spec_class(spec: Spec) -> Class:
 
 def _part(quotient: Quotient, job: Job, spec: int) -> Class:
     """What counts of a job besides its instants."""
-    generation, submit, key = job.generation, job.submit, job.spec.idempotency_key
-    over = job.due_ms is None and not quotient.revival
-    token: Class = None
-    if quotient.tokens:
-        said = None if submit is None else _submit_class(submit, generation)
-        token = (generation if generation < 2 else 2, job.lease_end, said)
-    return (
-        spec if not over or key is not None else -1,
-        job.state,
-        0 if over else job.attempts,
-        token,
-        len(job.events) if quotient.log_length else 0,
-    )
+    tokens, revival, _, log_length, _ = quotient
+    attempts = job.attempts
+    if not revival and job.due_ms is None:
+        attempts = 0
+        spec = spec if job.spec.idempotency_key is not None else -1
+    length = len(job.events) if log_length else 0
+    if not tokens:
+        return (spec, job.state, attempts, length)
+    generation, submit = job.generation, job.submit
+    said = None if submit is None else _submit_class(submit, generation)
+    return (spec, job.state, attempts, length, generation if generation < 2 else 2, job.lease_end, said)
 
 
 def _submit_class(submit: Submit, generation: int) -> Class:

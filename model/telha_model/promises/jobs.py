@@ -10,37 +10,41 @@ from telha_model.types import Config
 # no job is lost
 
 
-def one_state_well_formed(_config: Config, queue: Queue) -> str | None:
-    """Every job has the fields of its one state, and the numbers are in order."""
+def numbers_in_order(_config: Config, queue: Queue) -> str | None:
+    """Every job once, in the order of creation."""
     last = 0
     for job in queue.jobs:
         if not last < job.job_id < queue.next_job_id:
             return f"job {job.job_id} is out of order or not yet created"
         last = job.job_id
-        leased, over = job.state is LEASED, job.state in ENDED
-        if over is not (job.due_ms is None) or over is not (job.ended_at_ms is not None):
-            return f"job {job.job_id} is {job.state} with due {job.due_ms}, ended {job.ended_at_ms}"
-        if {leased} != {job.worker is not None, job.deadline_ms is not None, job.leased_at_ms is not None}:
-            return f"job {job.job_id} is {job.state} with worker {job.worker}, deadline {job.deadline_ms}"
-        if (job.state is DEAD) is not (job.dead_reason is not None):
-            return f"job {job.job_id} is {job.state} with dead reason {job.dead_reason}"
-        if (job.purge_at_ms is not None and not over) or (job.result is not None and job.state is not COMPLETED):
-            return f"job {job.job_id} is {job.state} with purge {job.purge_at_ms} and result {job.result}"
     return None
 
 
-def come_and_go_by_the_doors(taken: Taken) -> str | None:
+def one_state_well_formed(_config: Config, job: Job) -> str | None:
+    """A job has the fields of its one state."""
+    leased, over = job.state is LEASED, job.state in ENDED
+    if over is not (job.due_ms is None) or over is not (job.ended_at_ms is not None):
+        return f"job {job.job_id} is {job.state} with due {job.due_ms}, ended {job.ended_at_ms}"
+    if {leased} != {job.worker is not None, job.deadline_ms is not None, job.leased_at_ms is not None}:
+        return f"job {job.job_id} is {job.state} with worker {job.worker}, deadline {job.deadline_ms}"
+    if (job.state is DEAD) is not (job.dead_reason is not None):
+        return f"job {job.job_id} is {job.state} with dead reason {job.dead_reason}"
+    if (job.purge_at_ms is not None and not over) or (job.result is not None and job.state is not COMPLETED):
+        return f"job {job.job_id} is {job.state} with purge {job.purge_at_ms} and result {job.result}"
+    return None
+
+
+def comes_and_goes_by_the_doors(taken: Taken, was: Job | None, now: Job | None) -> str | None:
     """Jobs appear by enqueue and completion, pending and never leased; they leave by discard and purge, once ended."""
     op = taken.op
-    for was, now in taken.changed:
-        if was is None and now is not None:
-            if now.generation != 0 or now.state is not PENDING or type(op) not in (Enqueue, EnqueueMany, Complete):
-                return f"job {now.job_id} appeared {now.state} under generation {now.generation}"
-        elif was is not None and now is None:
-            by_hand = type(op) is Discard and was.state in ENDED and was.job_id == op.job_id
-            due = was.purge_at_ms is not None and was.purge_at_ms <= taken.before.now_ms
-            if not by_hand and not (type(op) is Reap and due and was.state in ENDED):
-                return f"job {was.job_id} vanished from {was.state}"
+    if now is not None:
+        if now.generation != 0 or now.state is not PENDING or type(op) not in (Enqueue, EnqueueMany, Complete):
+            return f"job {now.job_id} appeared {now.state} under generation {now.generation}"
+    elif was is not None:
+        by_hand = type(op) is Discard and was.job_id == op.job_id
+        purged = type(op) is Reap and was.purge_at_ms is not None and was.purge_at_ms <= taken.before.now_ms
+        if was.state not in ENDED or not (by_hand or purged):
+            return f"job {was.job_id} vanished from {was.state}"
     return None
 
 
@@ -78,14 +82,13 @@ def _replayed(state: State | None, events: tuple[Event, ...]) -> State | str | N
     return state
 
 
-def logs_replay(config: Config, queue: Queue) -> str | None:
+def logs_replay(config: Config, job: Job) -> str | None:
     """From its first entry to its last, a log leads to the job's state, and it stays within its cap."""
-    for job in queue.jobs:
-        told = _replayed(None, job.events)
-        if told is not job.state:
-            return f"the log of job {job.job_id} ends in {told}, the job is {job.state}"
-        if len(job.events) > config.events_max:
-            return f"the log of job {job.job_id} has {len(job.events)} entries"
+    told = _replayed(None, job.events)
+    if told is not job.state:
+        return f"the log of job {job.job_id} ends in {told}, the job is {job.state}"
+    if len(job.events) > config.events_max:
+        return f"the log of job {job.job_id} has {len(job.events)} entries"
     return None
 
 

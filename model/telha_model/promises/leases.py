@@ -123,14 +123,13 @@ def refusal_changes_nothing(taken: Taken) -> str | None:
 # attempts are exact
 
 
-def attempts_within_budget(config: Config, queue: Queue) -> str | None:
+def attempts_within_budget(config: Config, job: Job) -> str | None:
     """The living have attempts left; who died of attempts or expiry has used them all."""
-    for job in queue.jobs:
-        budget = max_attempts(config, job.spec.kind, job.spec.max_attempts)
-        if job.attempts > budget or (job.attempts == budget and job.state is not DEAD):
-            return f"job {job.job_id} is {job.state} after {job.attempts} of {budget} attempts"
-        if job.attempts != budget and (job.dead_reason == "attempts" or job.dead_reason == "expired"):
-            return f"job {job.job_id} died of {job.dead_reason} after {job.attempts} of {budget} attempts"
+    budget = max_attempts(config, job.spec.kind, job.spec.max_attempts)
+    if job.attempts > budget or (job.attempts == budget and job.state is not DEAD):
+        return f"job {job.job_id} is {job.state} after {job.attempts} of {budget} attempts"
+    if job.attempts != budget and (job.dead_reason == "attempts" or job.dead_reason == "expired"):
+        return f"job {job.job_id} died of {job.dead_reason} after {job.attempts} of {budget} attempts"
     return None
 
 
