@@ -415,10 +415,14 @@ def test_the_reaper_runs_only_when_started(queue: JobQueue, clock: ManualClock) 
     assert reapers() == 0
 
 
-def test_the_reaper_sweeps_at_its_interval(opened: Open, clock: ManualClock) -> None:
-    """When the manual clock has moved that far."""
+def test_the_reaper_sweeps_at_its_interval(opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once when it starts, then when the manual clock has moved that far."""
     queue = opened(lease_ttl_ms=5, reaper_interval_ms=1_000)
+    swept: list[Any] = []
+    real = queue._engine.reap
+    monkeypatch.setattr(queue._engine, "reap", lambda limit: swept.append(real(limit)))
     queue.start_reaper()
+    until(lambda: len(swept) == 1)
     held = leased(queue)
     clock.advance(999)
     assert queue.get(held.job_id).state is State.LEASED

@@ -51,7 +51,7 @@ def test_without_a_wait_the_answer_is_at_once(queue: JobQueue) -> None:
     """An empty queue says None."""
     began = time.monotonic()
     assert queue.lease_next("w") is None
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 def test_a_wait_ends_in_real_time(queue: JobQueue) -> None:
