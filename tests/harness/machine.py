@@ -182,6 +182,7 @@ class LockstepMachine(RuleBasedStateMachine):
         """One operation on both sides, compared; what it was a case of is counted."""
         lockstep = self._lockstep()
         before = lockstep.queue
+        self.seen["steps"] += 1
         reply = lockstep.step(op)
         after = lockstep.queue
         taken = Taken(lockstep.config, before, op, reply, after, changes(before, after))
@@ -350,6 +351,23 @@ class LockstepMachine(RuleBasedStateMachine):
     def enqueue_and_lease(self, new: NewJob) -> MultipleResults[Ref]:
         self.do(ops.Enqueue(new))
         return _granted(self.do(ops.Lease("w", 2)))
+
+    @rule(target=jobs, new=later_jobs)
+    def cancel_and_retry(self, new: NewJob) -> MultipleResults[int]:
+        created = _created(self.do(ops.Enqueue(new)))
+        for job_id in created.values:
+            self.do(ops.Cancel(job_id))
+            self.do(ops.Retry(job_id))
+        return created
+
+    @rule(target=tokens)
+    def crash_and_lease_again(self) -> MultipleResults[Ref]:
+        granted = _granted(self.do(ops.Lease("w", 2))).values
+        self.do(ops.Reopen(clean=False))
+        for ref in granted[:1]:
+            self.do(ops.Fail(ref, "x"))
+        self._pass(FAILED, 0)
+        return multiple(*granted, *_granted(self.do(ops.Lease("w", 4))).values)
 
     @rule(ref=tokens)
     def expire_and_release(self, ref: Ref) -> None:

@@ -8,12 +8,15 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from rocksdict import Rdict, ReadOptions
 
-from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig
+from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda, recovery
 from telha_jobs.store.layout import INCARNATION_KEY, encode_incarnation
 from telha_jobs.store.port import Family
 from telha_model import ops, replies
@@ -64,10 +67,17 @@ class EngineSubject(Subject):
     Reopening is real: a clean one closes and opens the directory; an unclean one opens a copy of the directory taken
     while the queue was open, as kill -9 would have left it. With `real_reopen_every=8` only each eighth is; the others
     make a new queue over the store that stays open, which derives everything from disk again at a hundredth of the time.
+    `window_rows` is how many rows the agenda keeps in memory per group: with 1 a few jobs are enough to go beyond it.
     """
 
-    def __init__(self, config: Config, start_ms: int, *, real_reopen_every: int = 1) -> None:
+    def __init__(
+        self, config: Config, start_ms: int, *, real_reopen_every: int = 1, window_rows: int | None = None
+    ) -> None:
         self._real_every = real_reopen_every
+        self._restore = ExitStack()
+        if window_rows is not None:
+            for module in (agenda, recovery):
+                self._restore.enter_context(patch.object(module, "WINDOW_ROWS", window_rows))
         self._reopens = 0
         self.names = Names()
         self._settings: QueueConfig = queue_config(config)
@@ -124,6 +134,7 @@ class EngineSubject(Subject):
         try:
             self.queue.close()
         finally:
+            self._restore.close()
             shutil.rmtree(self._root)
 
     # -- time and reopening
@@ -226,6 +237,23 @@ class EngineSubject(Subject):
 
     def _agenda_ring(self) -> list[bytes]:
         return self.queue._engine._shared.agenda.ring()
+
+
+class TamperedSubject(EngineSubject):
+    """The queue with an entry too many in `timers` after each enqueue: whoever looks must see it."""
+
+    def apply(self, op: Op) -> Reply:
+        reply = super().apply(op)
+        if isinstance(reply, replies.Enqueued) and reply.receipts:
+            job_id = self.names.job_id(reply.receipts[0].job_id)
+            self.queue._store._database._families[Family.TIMERS].put(bytes(8) + job_id.bytes, b"")
+        return reply
+
+
+tour_subject: Final = partial(EngineSubject, real_reopen_every=8)
+"""The subject of the tours."""
+narrow_subject: Final = partial(EngineSubject, real_reopen_every=8, window_rows=1)
+"""The same with the smallest window of the agenda."""
 
 
 def copy_while_open(source: Path, target: Path) -> None:

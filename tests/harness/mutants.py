@@ -1,0 +1,259 @@
+"""The catalogue of mutants: deliberate bugs in the real queue, each one change in one place.
+
+Every entry says beforehand which promise it breaks and which lane must notice:
+
+- `tours:NAME`: the tour of that universe on the engine
+- `narrow:NAME`: the same with the smallest window of the agenda
+- `stateful`: the Hypothesis machine
+- `pytest:PATH`: tests that need neither
+
+The texts stand in the sources exactly once. When a refactoring moves one, the entry moves along, in the same commit.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One change: in `module`, `old` becomes `new`."""
+
+    name: str
+    promise: str
+    lane: str
+    module: str
+    old: str
+    new: str
+
+
+_LEASES: Final = "telha_jobs.engine.leases"
+_SUBMIT: Final = "telha_jobs.engine.submit"
+_DECIDE: Final = "telha_jobs.core.decide"
+_UNIT: Final = "telha_jobs.engine.unit"
+_ROWS: Final = "telha_jobs.engine.rows"
+_AGENDA: Final = "telha_jobs.agenda"
+_ROCKS: Final = "telha_jobs.store.rocks"
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        "complete is not fenced",
+        "stale submit",
+        "tours:protocol",
+        _SUBMIT,
+        "for receipt in unpack_plain(repeated)]\n    require_current(record, ref)\n",
+        "for receipt in unpack_plain(repeated)]\n",
+    ),
+    Mutant(
+        "fail is not fenced",
+        "stale submit",
+        "tours:protocol",
+        _SUBMIT,
+        "return State(unpack_plain(repeated))\n    require_current(record, ref)\n",
+        "return State(unpack_plain(repeated))\n",
+    ),
+    Mutant(
+        "extend is not fenced",
+        "stale submit",
+        "tours:protocol",
+        _LEASES,
+        '    if error is not None:\n        return outcome(ref.job_id, "stale", error=error)\n    extended,',
+        '    if error is not None and record.deadline is None:\n        return outcome(ref.job_id, "stale", error=error)\n'
+        "    extended,",
+    ),
+    Mutant(
+        "release is not fenced",
+        "stale submit",
+        "tours:protocol",
+        _LEASES,
+        "    require_current(record, ref)\n    unit.move(ref.job_id, decide.released",
+        "    unit.move(ref.job_id, decide.released",
+    ),
+    Mutant(
+        "the fence asks for a worker, not for the generation",
+        "exclusive lease",
+        "tours:protocol",
+        _DECIDE,
+        "    if generation < record.generation:\n",
+        "    if generation < record.generation and record.worker is None:\n",
+    ),
+    Mutant(
+        "a heartbeat revives a reaped lease",
+        "stale submit",
+        "tours:protocol",
+        _LEASES,
+        '    error = stale_error(record, ref)\n    if error is not None:\n        return outcome(ref.job_id, "stale"',
+        '    error = None if record.lease_end == "reaped" else stale_error(record, ref)\n'
+        '    if error is not None:\n        return outcome(ref.job_id, "stale"',
+    ),
+    Mutant(
+        "retry resets the generation",
+        "exclusive lease",
+        "tours:protocol",
+        _DECIDE,
+        "state=State.PENDING, attempts=0, due=due,",
+        "state=State.PENDING, attempts=0, generation=0, due=due,",
+    ),
+    Mutant(
+        "the generation ignores the incarnation",
+        "exclusive lease",
+        "tours:reopen",
+        _DECIDE,
+        "generation = max(record.generation + 1, incarnation << 32)",
+        "generation = record.generation + 1",
+    ),
+    Mutant(
+        "an unclean end goes unnoticed",
+        "exclusive lease",
+        "tours:reopen",
+        _ROCKS,
+        "        incarnation += 1\n",
+        "        incarnation += 0\n",
+    ),
+    Mutant(
+        "a repeat is known by its arguments alone",
+        "stale submit",
+        "tours:protocol",
+        _SUBMIT,
+        'digest("complete", ref.generation, result.value,',
+        'digest("complete", result.value,',
+    ),
+    Mutant(
+        "an expiry counts no attempt",
+        "attempts are exact",
+        "tours:sweep",
+        _DECIDE,
+        "    attempts = record.attempts + 1\n    if attempts >= _ceiling(record, terms):\n"
+        '        return _died(record, terms, attempts=attempts, reason="expired"',
+        "    attempts = record.attempts\n    if attempts >= _ceiling(record, terms):\n"
+        '        return _died(record, terms, attempts=attempts, reason="expired"',
+    ),
+    Mutant(
+        "dead one failure late",
+        "attempts are exact",
+        "tours:death",
+        _DECIDE,
+        "    if attempts >= _ceiling(record, terms):\n"
+        '        return _died(record, terms, attempts=attempts, reason=reason, dead_reason="attempts"',
+        "    if attempts > _ceiling(record, terms):\n"
+        '        return _died(record, terms, attempts=attempts, reason=reason, dead_reason="attempts"',
+    ),
+    Mutant(
+        "back-off ignores the cap",
+        "no early run",
+        "tours:protocol",
+        "telha_jobs.core.backoff",
+        "return min(backoff.cap_ms, delay)",
+        "return delay",
+    ),
+    Mutant(
+        "back-off ignores the kind's base",
+        "no early run",
+        "tours:death",
+        "telha_jobs.config",
+        "            base = own.backoff_base_ms\n            cap = max(cap, base)\n",
+        "            cap = max(cap, own.backoff_base_ms)\n",
+    ),
+    Mutant(
+        "the old row is left behind",
+        "no job is lost",
+        "tours:protocol",
+        _ROWS,
+        "                writes.append(Delete(Family.JOBS, old_key))\n            writes.append(Put(Family.IDS",
+        "                pass\n            writes.append(Put(Family.IDS",
+    ),
+    Mutant(
+        "two batches instead of one",
+        "acknowledged is durable",
+        "tours:protocol",
+        _UNIT,
+        "        answer = self.shared.commit(self._checks, writes, token)\n",
+        "        self.shared.commit(self._checks, writes[:1], token)\n"
+        "        self.sequence += 1\n"
+        "        answer = self.shared.commit((), writes[1:], token)\n",
+    ),
+    Mutant(
+        "a counter never goes down",
+        "no job is lost",
+        "tours:keys",
+        _UNIT,
+        "        self._count(slot.now, slot.kind, -1)\n",
+        "",
+    ),
+    Mutant(
+        "the sync is left out",
+        "acknowledged is durable",
+        "pytest:tests/contract/test_sync_trace.py",
+        _ROCKS,
+        '        if self._durability == "sync":\n            self._sync.wait(sequence)\n',
+        "",
+    ),
+    Mutant(
+        "the ring does not turn",
+        "fair scopes",
+        "tours:fairness",
+        _AGENDA,
+        "        if scope in self._tickets:\n            self._take_ticket(scope)\n\n",
+        "        return\n\n",
+    ),
+    Mutant(
+        "the last served scope is not written",
+        "fair scopes",
+        "tours:fairness",
+        _UNIT,
+        "            writes.append(Put(Family.META, LAST_SERVED, self._served))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "recovery forgets where the ring stood",
+        "fair scopes",
+        "tours:reopen",
+        _AGENDA,
+        '        split = 0 if last_served is None else bisect_left(ready, last_served + b"\\0")\n',
+        "        split = 0\n",
+    ),
+    Mutant(
+        "the window's edge is too high",
+        "order",
+        "narrow:order",
+        _AGENDA,
+        "                group.edge = group.window[WINDOW_ROWS]\n",
+        "                group.edge = group.window[WINDOW_ROWS + 1]\n",
+    ),
+    Mutant(
+        "a key is free once its job has ended",
+        "one key, one job",
+        "tours:keys",
+        _ROWS,
+        "        writes.append(Put(Family.JOBS, new_key, value))\n",
+        "        writes.append(Put(Family.JOBS, new_key, value))\n"
+        "        if new.key is not None and new.ended_at is not None:\n"
+        "            writes.append(Delete(Family.IDEM, idem_key(new.scope, new.key)))\n",
+    ),
+    Mutant(
+        "a retried job forgets what it was to wait for",
+        "no early run",
+        "stateful",
+        _DECIDE,
+        "    due = max(terms.now, record.run_at or 0)\n",
+        "    due = terms.now\n",
+    ),
+    Mutant(
+        "the payload's version is not written",
+        "one key, one job",
+        "stateful",
+        "telha_jobs.codec",
+        "    if record.payload_version == 1:\n",
+        "    if record.payload_version >= 1:\n",
+    ),
+    Mutant(
+        "the log forgets how much it swallowed",
+        "the event log tells the truth",
+        "tours:death",
+        "telha_jobs.core.log",
+        'detail = {"count": swallowed + 1,',
+        'detail = {"count": 2,',
+    ),
+)
+
+
+def mutant(name: str) -> Mutant:
+    """The entry of that name; KeyError when there is none."""
+    return {one.name: one for one in MUTANTS}[name]
