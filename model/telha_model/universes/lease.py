@@ -53,7 +53,7 @@ def protocol(size: Size) -> Universe:
         Config(
             lease_ttl_ms=ttl_ms,
             max_attempts=attempts,
-            backoff=Backoff(1, 2, ttl_ms),
+            backoff=Backoff(1, 3, ttl_ms),
             retention_completed_ms=None,
             events_max=64,
         ),
