@@ -68,12 +68,12 @@ class Classifier:
         self._numbers: dict[Class, int] = {}
         self._specs: dict[int, tuple[Spec, int, int]] = {}
         self._several: dict[tuple[int | Known, ...], int] = {}
-        self._focus: Queue | None = None
+        self._focus: tuple[Job, ...] = ()
         self._near: dict[int, Known] = {}
 
     def focus(self, queue: Queue) -> None:
-        """Keep what is known of this queue's jobs at hand; it lives as long as that, so its jobs' identities hold."""
-        self._focus = queue
+        """Keep what is known of this queue's jobs at hand; they are held as long as that, so their identities hold."""
+        self._focus = queue.jobs
         self._near = {id(job): self._known(job) for job in queue.jobs}
 
     def __call__(self, queue: Queue) -> Class:

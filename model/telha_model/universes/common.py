@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from telha_model.alphabet import HELD, ByJob, ByToken, Fixed
-from telha_model.ops import Advance, Cancel, Complete, Discard, Enqueue, Fail, Lease, Reap, Retry
+from telha_model.alphabet import HELD, NEVER_ISSUED, ByJob, ByToken, Fixed
+from telha_model.ops import Advance, Cancel, Complete, Discard, Enqueue, Extend, Fail, Lease, Reap, Release, Retry
 from telha_model.types import NewJob
 
 JOB: Final = NewJob(1, "a")
@@ -17,6 +17,13 @@ COMPLETE: Final = ByToken("complete", lambda ref: Complete(ref, 1))
 COMPLETE_HELD: Final = COMPLETE._replace(tokens=(HELD,))
 FAIL: Final = ByToken("fail", lambda ref: Fail(ref, "x"))
 FAIL_HELD: Final = FAIL._replace(tokens=(HELD,))
+FORGED: Final = (
+    ByToken("complete forged", lambda ref: Complete(ref, 1), (NEVER_ISSUED,)),
+    ByToken("fail forged", lambda ref: Fail(ref, "x"), (NEVER_ISSUED,)),
+    ByToken("extend forged", lambda ref: Extend("w", (ref,)), (NEVER_ISSUED,)),
+    ByToken("release forged", Release, (NEVER_ISSUED,)),
+)
+"""Every way to use a token that was never issued: refused in every state of every job, and nothing may move."""
 
 
 def enqueue(name: str, job: NewJob) -> Fixed:

@@ -7,7 +7,18 @@ from telha_model.ops import Complete, CompleteMany, Enqueue, EnqueueMany, Extend
 from telha_model.quotient import Quotient
 from telha_model.types import OVERSIZE, Backoff, Config, NewJob, Ref
 from telha_model.universe import Size, Universe
-from telha_model.universes.common import CANCEL, COMPLETE_HELD, DISCARD, FAIL_HELD, JOB, LEASE, REAP, TICK, enqueue
+from telha_model.universes.common import (
+    CANCEL,
+    COMPLETE_HELD,
+    DISCARD,
+    FAIL_HELD,
+    FORGED,
+    JOB,
+    LEASE,
+    REAP,
+    TICK,
+    enqueue,
+)
 
 KEYS_REACHES: Final = (
     "a key is met pending",
@@ -66,6 +77,7 @@ def keys(size: Size) -> Universe:
                 Fixed("enqueue another kind", Enqueue(kind), (kind,), meets=True),
                 Fixed("enqueue another version", Enqueue(version), (version,), meets=True),
                 enqueue("in another scope", abroad),
+                *([] if size == "ci" else [enqueue("without a key", NewJob(2, "a"))]),
                 Fixed("enqueue with an empty key", Enqueue(NewJob(1, "a", idempotency_key=""))),
                 Fixed("enqueue twice", EnqueueMany((keyed, keyed)), (keyed,)),
                 Fixed("enqueue in conflict", EnqueueMany((abroad, keyed, payload)), (abroad, keyed)),
@@ -76,6 +88,7 @@ def keys(size: Size) -> Universe:
             (
                 COMPLETE_HELD,
                 FAIL_HELD,
+                *FORGED,
             ),
             (CANCEL, DISCARD),
         ),
@@ -106,6 +119,7 @@ def sweep(size: Size) -> Universe:
             (
                 COMPLETE_HELD,
                 FAIL_HELD,
+                *FORGED,
                 ByToken("release for 1", lambda ref: Release(ref, 1), (HELD,)),
                 ByToken("extend", lambda ref: Extend("w", (ref,)), (HELD,)),
             ),

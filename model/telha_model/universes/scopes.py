@@ -7,7 +7,7 @@ from telha_model.ops import Complete, Enqueue, Lease, Release, Reopen
 from telha_model.quotient import Quotient
 from telha_model.types import Backoff, Config, NewJob
 from telha_model.universe import Size, Universe
-from telha_model.universes.common import CANCEL, COMPLETE_HELD, DISCARD, JOB, LEASE, REAP, TICK, enqueue
+from telha_model.universes.common import CANCEL, COMPLETE_HELD, DISCARD, FORGED, JOB, LEASE, REAP, TICK, enqueue
 
 FAIRNESS_REACHES: Final = (
     "the ring turns",
@@ -64,7 +64,7 @@ def fairness(size: Size) -> Universe:
                 Fixed("lease any kind by star", Lease("w", 1, None, ("*",))),
                 TICK,
             ),
-            (COMPLETE_HELD,),
+            (COMPLETE_HELD, *FORGED),
             (CANCEL, DISCARD),
         ),
         Quotient(tokens=False, revival=False, returns=False),
@@ -99,7 +99,7 @@ def order(size: Size) -> Universe:
                 Fixed("lease kind b", Lease("w", 1, None, ("b",))),
                 TICK,
             ),
-            (COMPLETE_HELD,),
+            (COMPLETE_HELD, *FORGED),
             (DISCARD,),
         ),
         Quotient(tokens=False, revival=False, returns=False),
@@ -133,7 +133,10 @@ def reopen(size: Size) -> Universe:
                 Fixed("reopen", Reopen(clean=True)),
                 Fixed("reopen after a crash", Reopen(clean=False)),
             ),
-            (ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT, OLDER)), ByToken("release", Release, (HELD,))),
+            (
+                ByToken("complete", lambda ref: Complete(ref, 1), (CURRENT, OLDER)),
+                ByToken("release", Release, (HELD,)),
+            ),
             (DISCARD,),
             begin=Fixed("reopen after a crash", Reopen(clean=False)),
         ),
