@@ -15,6 +15,7 @@ Nothing here is a source of truth: a candidate is a hint that the engine verifie
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -35,6 +36,9 @@ class Row(NamedTuple):
     job_id: bytes
 
 
+make_row: Callable[[tuple[bytes, int, int, int, bytes]], Row] = partial(tuple.__new__, Row)
+"""`Row._make` at a fraction of its cost."""
+
 GroupKey = tuple[bytes, int, int]
 Refill = Callable[[GroupKey, Place, int], list[Place]]
 """`refill(group, start, limit)`: the group's rows on disk from `start` on."""
@@ -51,6 +55,10 @@ class _Group:
         self.edge = edge  # None: the window holds every row
         self.ready = False
         self.wake: int | None = None  # due time of the heap entry in force while not ready
+
+
+def _first_row(group: _Group) -> Row:
+    return make_row((*group.key, *group.window[0]))
 
 
 class _Scope:
@@ -137,7 +145,7 @@ class Agenda:
 
     def served(self, scope: bytes) -> None:
         """The scope got a grant: to the tail of the ring, if it still has a due row."""
-        if scope in self._tickets:
+        if scope in self._tickets and len(self._tickets) > 1:
             self._take_ticket(scope)
 
     # -- looking
@@ -148,6 +156,11 @@ class Agenda:
         if scope is None:
             return None
         ready = self._scopes[scope].ready
+        if len(ready) == 1:
+            [by_priority] = ready.values()  # eligible, so of an accepted kind
+            if len(by_priority) == 1:
+                [group] = by_priority.values()
+                return _first_row(group)
         groups = [
             group
             for kind, by_priority in ready.items()
@@ -155,8 +168,7 @@ class Agenda:
             for group in by_priority.values()
         ]
         group = min(groups, key=lambda one: (one.key[2], one.window[0]))
-        (_, kind, priority), (due, job_id) = group.key, group.window[0]
-        return Row(scope, kind, priority, due, job_id)
+        return _first_row(group)
 
     def next_due(self) -> int | None:
         """When the next group that is not ready becomes due; None: none will by itself."""
@@ -223,7 +235,8 @@ class Agenda:
             self._unready(group)
             self._drop(group)
         elif group.window[0][0] <= self._now:
-            self._ready(group)
+            if not group.ready:
+                self._ready(group)
             if group.key[0] not in self._tickets:
                 self._take_ticket(group.key[0])
         else:
@@ -253,15 +266,13 @@ class Agenda:
         joining: dict[bytes, None] = {}
         while self._waking and self._waking[0][0] <= self._now:
             group = self._is_waking(*heappop(self._waking))
-            if group is not None:
+            if group is not None:  # and is not ready: `_is_waking` says so
                 self._ready(group)
                 if group.key[0] not in self._tickets:
                     joining[group.key[0]] = None
         return list(joining)
 
     def _ready(self, group: _Group) -> None:
-        if group.ready:
-            return
         name, kind, priority = group.key
         group.ready = True
         group.wake = None

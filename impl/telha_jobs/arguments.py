@@ -204,6 +204,10 @@ def scope_bytes(field: str, value: Any) -> bytes:
 
 def items(field: str, given: Any, most: int) -> list[Any]:
     """The items of an iterable, at most `most`. A str, bytes or mapping is none, though Python could iterate it."""
+    if isinstance(given, list | tuple):
+        if len(given) > most:
+            raise InvalidArgumentError(field, f"must have at most {most} items, not {len(given)}")
+        return list(given)
     if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Iterable):
         raise InvalidArgumentError(field, f"must be an iterable of items, not {kind_name(given)}")
     found = list(islice(given, most + 1))

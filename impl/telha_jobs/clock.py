@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from telha_jobs.errors import InvalidArgumentError
@@ -113,6 +114,7 @@ class QueueClock:
     def __init__(self, clock: Clock, high_water_ms: int) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        self._boot_ms = clock.boot_ms if isinstance(clock, SystemClock) else partial(_reading, clock, "boot_ms")
         self._boot_at_open_ms = _reading(clock, "boot_ms")
         self._wall_at_open_ms = min(_reading(clock, "wall_ms"), TIME_MAX_MS)
         self._base_ms = max(self._wall_at_open_ms, high_water_ms)
@@ -132,9 +134,10 @@ class QueueClock:
     def now(self) -> int:
         """Milliseconds since the epoch; never less than any earlier answer."""
         with self._lock:
-            elapsed = max(0, _reading(self._clock, "boot_ms") - self._boot_at_open_ms)
-            running = max(self._base_ms + elapsed // 2, self._wall_at_open_ms + elapsed)
-            self._newest_ms = max(self._newest_ms, min(running, TIME_MAX_MS))
+            elapsed = max(0, self._boot_ms() - self._boot_at_open_ms)
+            running = min(max(self._base_ms + elapsed // 2, self._wall_at_open_ms + elapsed), TIME_MAX_MS)
+            if running > self._newest_ms:
+                self._newest_ms = running
             return self._newest_ms
 
     def ahead_ms(self) -> int:

@@ -6,30 +6,25 @@ The only module that imports msgpack. docs/format.md describes every byte.
 
 import hashlib
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import google_crc32c
 import msgpack
 
-from telha_jobs.core.record import LogEntry, Record, Submit
+from telha_jobs.core.record import Record, make_entry, make_record
 from telha_jobs.errors import InvalidArgumentError
-from telha_jobs.keys import JobKey, job_key, parse_job_key
+from telha_jobs.keys import job_key, parse_job_key
 from telha_jobs.rules import NESTING_MAX
 
 VALUE_VERSION = b"\x01"
 RECORD_VERSION = b"\x01"
 _CRC = struct.Struct(">I")
+_IN_KEY = Record._fields.index("kind")
+_SEQUENCE = Record._fields.index("sequence")
+_EVENTS = Record._fields.index("events") - _IN_KEY
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
-
-# Field numbers of record v1, in the order of `Record` behind what stands in the key. A number is never used again.
-KIND, PAYLOAD, PAYLOAD_VERSION, HEADERS, RUN_AT, DUE, ATTEMPTS, MAX_ATTEMPTS = range(1, 9)
-GENERATION, LEASE_END, WORKER, LEASED_AT, DEADLINE, ENDED_AT, PURGE_AT, DEAD_REASON = range(9, 17)
-SUBMIT, RESULT, PROGRESS, KEY, SEQUENCE, TOKEN, EVENTS = range(17, 24)
-_NUMBERS = range(KIND, EVENTS + 1)
-_KNOWN = frozenset(_NUMBERS)
-_REQUIRED = (KIND, DUE, ATTEMPTS, GENERATION, SEQUENCE, TOKEN)
-_KEY_FIELDS = Record._fields.index("kind")
 
 
 class UnreadableError(ValueError):
@@ -44,7 +39,7 @@ def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     with str or int keys; exactly these types, at most 100 containers deep.
     """
     _check_value(field, value, bytes_max)
-    packed = VALUE_VERSION + _packb(value)
+    packed = VALUE_VERSION + _packers.strict(value)
     if len(packed) - 1 > bytes_max:
         raise InvalidArgumentError(field, f"must encode to at most {bytes_max} bytes, it has {len(packed) - 1}")
     return packed
@@ -61,9 +56,9 @@ def unpack_value(packed: bytes) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """One encoding for equal values: types differ (1, 1.0 and True are three values), the order of a map's keys does
-    not.
-    """
+    """One encoding for equal values: types differ (1, 1.0, True), the order of a map's keys does not."""
+    if not _holds_map(value):
+        return _packers.lenient(value)
     packer = msgpack.Packer(autoreset=False, use_bin_type=True, unicode_errors="surrogatepass")
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack:
@@ -83,6 +78,13 @@ def canonical(value: Any) -> bytes:
     return bytes(packer.bytes())
 
 
+def _holds_map(value: Any) -> bool:
+    """Whether there may be a map in it, as far as one look tells."""
+    if isinstance(value, tuple):
+        return any(isinstance(part, dict) or (part and isinstance(part, list | tuple)) for part in value)
+    return isinstance(value, dict | list)
+
+
 def digest(*parts: Any) -> bytes:
     """16 bytes that stand for a call's verb and arguments, uncut and as given."""
     return hashlib.blake2b(canonical(parts), digest_size=16).digest()
@@ -90,7 +92,7 @@ def digest(*parts: Any) -> bytes:
 
 def pack_plain(value: Any) -> bytes:
     """Encode the engine's own small values (a recorded reply)."""
-    return _packb(value)
+    return _packers.strict(value)
 
 
 def unpack_plain(packed: bytes) -> Any:
@@ -100,18 +102,9 @@ def unpack_plain(packed: bytes) -> Any:
 
 def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
     """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
-    key = job_key(record.scope, record.state, record.priority, record.created_at, record.job_id)
-    values = record[_KEY_FIELDS:-1]
-    fields: dict[int, Any] = {number: value for number, value in enumerate(values, KIND) if value is not None}
-    fields[SEQUENCE] = sequence
-    fields[TOKEN] = token
-    if record.payload_version == 1:
-        del fields[PAYLOAD_VERSION]
-    if not record.headers:
-        del fields[HEADERS]
-    if record.unknown:
-        fields.update(record.unknown)
-    body = RECORD_VERSION + _packb(fields)
+    key = job_key(*record[:5])
+    fields = (*record[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)
+    body = RECORD_VERSION + _packers.strict(fields)
     return key, body + _CRC.pack(google_crc32c.value(key + body))
 
 
@@ -123,31 +116,22 @@ def decode_record(key: bytes, value: bytes) -> Record:
     if body[:1] != RECORD_VERSION:
         raise UnreadableError(f"unknown record version {body[:1].hex()}")
     try:
-        place = parse_job_key(key)
         fields = msgpack.unpackb(body[1:], use_list=False, strict_map_key=False)
-        return _record(place, fields)
-    except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
+        events = tuple(map(make_entry, fields[_EVENTS]))
+        return make_record((*parse_job_key(key), *fields[:_EVENTS], events, fields[_EVENTS + 1 :]))
+    except (ValueError, LookupError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from None
 
 
-def _record(place: JobKey, fields: dict[int, Any]) -> Record:
-    values: list[Any] = [fields.get(number) for number in _NUMBERS]
-    if values[PAYLOAD_VERSION - 1] is None:
-        values[PAYLOAD_VERSION - 1] = 1
-    if values[HEADERS - 1] is None:
-        values[HEADERS - 1] = {}
-    if values[SUBMIT - 1] is not None:
-        values[SUBMIT - 1] = Submit(*values[SUBMIT - 1])
-    values[EVENTS - 1] = tuple([LogEntry(*entry) for entry in fields[EVENTS]])
-    if any(values[number - 1] is None for number in _REQUIRED):
-        raise UnreadableError("a field that every record has is missing")
-    unknown = {} if fields.keys() <= _KNOWN else {number: fields[number] for number in fields.keys() - _KNOWN}
-    key = (place.job_id, place.scope, place.state, place.priority, place.created_at)
-    return Record._make((*key, *values, unknown))
+class _Packers(threading.local):
+    """A thread's packers, kept because making one costs as much as packing a record."""
+
+    def __init__(self) -> None:
+        self.strict: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+        self.lenient: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 
 
-def _packb(value: Any) -> bytes:
-    return bytes(msgpack.packb(value, use_bin_type=True, unicode_errors="strict"))
+_packers = _Packers()
 
 
 def _check_value(field: str, value: Any, bytes_max: int) -> None:
@@ -156,6 +140,8 @@ def _check_value(field: str, value: Any, bytes_max: int) -> None:
     Everything takes a byte or more, so the walk stops at `bytes_max` items: a small value that holds itself many times
     over ends there too.
     """
+    if type(value) is str and value.isascii():
+        return
     level = [value]
     items = 0
     for _depth in range(NESTING_MAX + 1):

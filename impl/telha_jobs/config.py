@@ -175,6 +175,9 @@ class QueueConfig:
                 cap_ms=cap,
             ),
             max_lease_age_ms=self.max_lease_age_ms if own.max_lease_age_ms is None else own.max_lease_age_ms,
+            events_max=self.events_max,
+            retention_completed_ms=self.retention_completed_ms,
+            retention_dead_ms=self.retention_dead_ms,
         )
 
     def policy_for(self, kind: str) -> "Policy":
@@ -206,6 +209,9 @@ class Policy:
     max_attempts: int
     backoff: Backoff
     max_lease_age_ms: int | None
+    events_max: int
+    retention_completed_ms: int | None
+    retention_dead_ms: int | None
 
 
 def _checked_kinds(kinds: Any) -> dict[str, KindPolicy]:

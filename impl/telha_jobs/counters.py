@@ -11,30 +11,45 @@ from telha_jobs.types import State
 Totals = dict[State, int]
 
 
+_UNFOLDED_MAX = 4_096
+
+
 class Counters:
-    """Sums by everything, by scope, by kind, and by both. Not thread-safe: the engine's lock guards it."""
+    """Sums by everything, by scope, by kind, and by both. Not thread-safe: the engine's lock guards it.
+
+    Commits only note what changed; the sums are brought up to date when somebody asks, or when many notes have come.
+    """
 
     def __init__(self, counts: Iterable[tuple[CountKey, int]] = ()) -> None:
         self._sums: dict[tuple[bytes | None, int | None], Totals] = {}
+        self._unfolded: list[tuple[tuple[bytes, int, State], int]] = []
         for key, number in counts:
             self.add(key, number)
 
-    def add(self, key: CountKey, delta: int) -> None:
+    def add(self, key: tuple[bytes, int, State], delta: int) -> None:
         """Count `delta` jobs more (or less)."""
-        for place in ((None, None), (key.scope, None), (None, key.kind), (key.scope, key.kind)):
-            totals = self._sums.setdefault(place, {})
-            number = totals.get(key.state, 0) + delta
-            if number:
-                totals[key.state] = number
-                continue
-            totals.pop(key.state, None)
-            if not totals:
-                del self._sums[place]
+        self._unfolded.append((key, delta))
+        if len(self._unfolded) > _UNFOLDED_MAX:
+            self._fold()
 
     def totals(self, scope: bytes | None, kinds: frozenset[int] | None) -> Totals:
         """All five states under the filters (None: no filter)."""
+        self._fold()
         found: Totals = dict.fromkeys(State, 0)
         for kind in (None,) if kinds is None else kinds:
             for state, number in self._sums.get((scope, kind), {}).items():
                 found[state] += number
         return found
+
+    def _fold(self) -> None:
+        notes, self._unfolded = self._unfolded, []
+        for (scope, kind, state), delta in notes:
+            for place in ((None, None), (scope, None), (None, kind), (scope, kind)):
+                totals = self._sums.setdefault(place, {})
+                number = totals.get(state, 0) + delta
+                if number:
+                    totals[state] = number
+                    continue
+                totals.pop(state, None)
+                if not totals:
+                    del self._sums[place]

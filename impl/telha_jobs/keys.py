@@ -14,6 +14,7 @@ meta        "kind/"[kind 8] · "count/"[scope 16][kind 8][state 1] · "last_id" 
 
 import hashlib
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from telha_jobs.types import State
@@ -129,6 +130,7 @@ def kind_key(number: int) -> bytes:
     return KIND_PREFIX + u64(number)
 
 
+@lru_cache(maxsize=65_536)
 def count_key(scope: bytes, kind: int, state: State) -> bytes:
     """The counter of the jobs of one scope, kind and state."""
     return COUNT_PREFIX + _COUNT.pack(scope, kind, STATE_BYTES[state])

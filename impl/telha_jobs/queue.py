@@ -43,6 +43,7 @@ from telha_jobs.types import (
     ReapReport,
     Receipt,
     State,
+    uuid_of,
 )
 
 _DEFAULT_CONFIG = QueueConfig()
@@ -98,9 +99,8 @@ class JobQueue:
             return
         if self._sweeper is not None:
             self._sweeper.stop()
-        self._engine.shut()
         self._unsubscribe()
-        self._store.close()
+        self._engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -141,9 +141,9 @@ class JobQueue:
             headers=headers,
             payload_version=payload_version,
         )
-        with self._engine.inside:
-            draft = arguments.draft(job, self._config)
-            [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), field=None))
+        self._engine.require_open()
+        draft = arguments.draft(job, self._config)
+        [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), field=None))
         return _receipt(created)
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Receipt]:
@@ -151,9 +151,9 @@ class JobQueue:
 
         The first refusal refuses all and names its index.
         """
-        with self._engine.inside:
-            drafts = arguments.drafts("jobs", jobs, self._config, ENQUEUE_MANY_MAX)
-            created = self._engine.write(lambda unit: enqueuing.enqueue(unit, drafts, field="jobs"))
+        self._engine.require_open()
+        drafts = arguments.drafts("jobs", jobs, self._config, ENQUEUE_MANY_MAX)
+        created = self._engine.write(lambda unit: enqueuing.enqueue(unit, drafts, field="jobs"))
         return [_receipt(one) for one in created]
 
     # -- workers
@@ -167,10 +167,10 @@ class JobQueue:
         names and families (`ingest:*`);
         None: all. `worker`: 1-256 characters, recorded, never compared.
         """
-        with self._engine.inside:
-            name = arguments.worker(worker)
-            wanted = arguments.filters(scopes, kinds)
-            granted = self._lease(name, 1, wanted, wait_ms)
+        self._engine.require_open()
+        name = arguments.worker(worker)
+        wanted = arguments.filters(scopes, kinds)
+        granted = self._lease(name, 1, wanted, wait_ms)
         return granted[0] if granted else None
 
     def lease_batch(
@@ -185,10 +185,10 @@ class JobQueue:
         """Lease up to `limit` jobs in one commit, as that many `lease_next` at one moment would; waits only while
         there is none.
         """
-        with self._engine.inside:
-            name = arguments.worker(worker)
-            most = check_int("limit", limit, 1, self._config.lease_batch_max)
-            return self._lease(name, most, arguments.filters(scopes, kinds), wait_ms)
+        self._engine.require_open()
+        name = arguments.worker(worker)
+        most = check_int("limit", limit, 1, self._config.lease_batch_max)
+        return self._lease(name, most, arguments.filters(scopes, kinds), wait_ms)
 
     def extend(
         self, worker: str, leases: Sequence[LeaseRef], *, progress: Mapping[UUID, Any] | None = None
@@ -199,11 +199,11 @@ class JobQueue:
         reaped yet may be extended.
         `progress`, by job id, is kept with the job and given to its next lease.
         """
-        with self._engine.inside:
-            arguments.worker(worker)
-            refs = arguments.refs("leases", leases, self._items_max)
-            kept = arguments.progress(progress, refs, self._config)
-            return self._engine.write(lambda unit: leasing.extend(unit, refs, kept))
+        self._engine.require_open()
+        arguments.worker(worker)
+        refs = arguments.refs("leases", leases, self._items_max)
+        kept = arguments.progress(progress, refs, self._config)
+        return self._engine.write(lambda unit: leasing.extend(unit, refs, kept))
 
     def complete(self, lease: LeaseRef, result: Any = None, *, enqueue: Iterable[NewJob] = ()) -> list[Receipt]:
         """End the job as completed and create up to 1,000 follow-up jobs in the same commit; their receipts, in order.
@@ -212,20 +212,20 @@ class JobQueue:
         for a follow-up (the lease stays
         current). The same call again is answered the same and changes nothing.
         """
-        with self._engine.inside:
-            ref = arguments.ref("lease", lease)
-            packed = arguments.result("result", result, self._config)
-            follow_ups = arguments.drafts("enqueue", enqueue, self._config, FOLLOW_UPS_MAX)
-            created = self._engine.write(lambda unit: submit.complete(unit, ref, packed, follow_ups))
+        self._engine.require_open()
+        ref = arguments.ref("lease", lease)
+        packed = arguments.result("result", result, self._config)
+        follow_ups = arguments.drafts("enqueue", enqueue, self._config, FOLLOW_UPS_MAX)
+        created = self._engine.write(lambda unit: submit.complete(unit, ref, packed, follow_ups))
         return [_receipt(one) for one in created]
 
     def complete_many(self, items: Iterable[tuple[LeaseRef, Any]]) -> list[Outcome]:
         """Complete many leases in one commit; one outcome per item: completed, stale or not_found (`error` says
         more).
         """
-        with self._engine.inside:
-            pairs = arguments.completions(items, self._config, self._items_max)
-            return self._engine.write(lambda unit: submit.complete_many(unit, pairs))
+        self._engine.require_open()
+        pairs = arguments.completions(items, self._config, self._items_max)
+        return self._engine.write(lambda unit: submit.complete_many(unit, pairs))
 
     def fail(self, lease: LeaseRef, reason: str, *, retryable: bool = True) -> State:
         """Record a failure: FAILED (waits out its back-off) or DEAD (attempts used up, or not retryable).
@@ -233,21 +233,21 @@ class JobQueue:
         The reason is cut at `reason_chars_max`, never refused. Raises like `complete`; the same call again is answered
         the same.
         """
-        with self._engine.inside:
-            ref = arguments.ref("lease", lease)
-            kept = arguments.reason(reason, self._config)
-            again = arguments.flag("retryable", retryable)
-            return self._engine.write(lambda unit: submit.fail(unit, ref, kept, as_given=reason, retryable=again))
+        self._engine.require_open()
+        ref = arguments.ref("lease", lease)
+        kept = arguments.reason(reason, self._config)
+        again = arguments.flag("retryable", retryable)
+        return self._engine.write(lambda unit: submit.fail(unit, ref, kept, as_given=reason, retryable=again))
 
     def release(self, lease: LeaseRef, *, delay_ms: int = 0) -> None:
         """Give the job back untried: to its old place, or `delay_ms` from now if that is later. No attempt is counted.
 
         After the deadline it counts as an expiry. Raises `StaleLeaseError`, `JobNotFoundError`, `JobUnreadableError`.
         """
-        with self._engine.inside:
-            ref = arguments.ref("lease", lease)
-            delay = check_int("delay_ms", delay_ms, 0, DURATION_MAX_MS)
-            self._engine.write(lambda unit: leasing.release(unit, ref, delay))
+        self._engine.require_open()
+        ref = arguments.ref("lease", lease)
+        delay = check_int("delay_ms", delay_ms, 0, DURATION_MAX_MS)
+        self._engine.write(lambda unit: leasing.release(unit, ref, delay))
 
     # -- the reaper and operators
 
@@ -255,16 +255,17 @@ class JobQueue:
         """One sweep: expire leases, promote failed jobs whose back-off is over, purge ended jobs; oldest due first,
         at most `limit` of them.
         """
-        with self._engine.inside:
-            most = check_optional_int("limit", limit, 1, VERSION_MAX)
-            return self._engine.reap(most)
+        self._engine.require_open()
+        most = check_optional_int("limit", limit, 1, VERSION_MAX)
+        return self._engine.reap(most)
 
     def start_reaper(self) -> None:
         """Sweep every `reaper_interval_ms` in a thread until `close`, the first time at once.
 
         Does nothing when it runs already.
         """
-        with self._engine.inside, self._starting:
+        self._engine.require_open()
+        with self._starting:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._engine, self._config.reaper_interval_ms, self._clock)
                 self._sweeper.start()
@@ -274,29 +275,29 @@ class JobQueue:
 
         Raises `WrongStateError`, `JobNotFoundError`, `JobUnreadableError`.
         """
-        with self._engine.inside:
-            job = arguments.id_bytes("job_id", job_id)
-            self._engine.write(lambda unit: operator.retry(unit, job))
+        self._engine.require_open()
+        job = arguments.id_bytes("job_id", job_id)
+        self._engine.write(lambda unit: operator.retry(unit, job))
 
     def cancel(self, job_id: UUID) -> None:
         """Pending, failed or leased to dead; the lease, if any, is no longer current. Raises like `retry`."""
-        with self._engine.inside:
-            job = arguments.id_bytes("job_id", job_id)
-            self._engine.write(lambda unit: operator.cancel(unit, job))
+        self._engine.require_open()
+        job = arguments.id_bytes("job_id", job_id)
+        self._engine.write(lambda unit: operator.cancel(unit, job))
 
     def discard(self, job_id: UUID) -> None:
         """Remove a completed or dead job for good; its key is free. Raises like `retry`."""
-        with self._engine.inside:
-            job = arguments.id_bytes("job_id", job_id)
-            self._engine.write(lambda unit: operator.discard(unit, job))
+        self._engine.require_open()
+        job = arguments.id_bytes("job_id", job_id)
+        self._engine.write(lambda unit: operator.discard(unit, job))
 
     # -- looking
 
     def get(self, job_id: UUID) -> Job:
         """The job as it is now. Raises `JobNotFoundError`, `JobUnreadableError`."""
-        with self._engine.inside:
-            job = arguments.id_bytes("job_id", job_id)
-            return self._engine.read(lambda shared: reader.get(shared.source(), job))
+        self._engine.require_open()
+        job = arguments.id_bytes("job_id", job_id)
+        return self._engine.read(lambda shared: reader.get(shared.source(), job))
 
     def list_jobs(
         self,
@@ -310,38 +311,36 @@ class JobQueue:
         """A page of jobs in job-id order, which never moves: whoever is there throughout is seen once. `after`: from
         the page before.
         """
-        with self._engine.inside:
-            wanted = arguments.job_filter(state, scope, kind)
-            most = check_int("limit", limit, 1, PAGE_MAX)
-            return reader.page(self._look, wanted, arguments.cursor(after), most)
+        self._engine.require_open()
+        wanted = arguments.job_filter(state, scope, kind)
+        most = check_int("limit", limit, 1, PAGE_MAX)
+        return reader.page(self._look, wanted, arguments.cursor(after), most)
 
     def counts(self, *, scope: UUID | None = None, kind: str | None = None) -> dict[State, int]:
         """How many jobs are in each of the five states, without a scan. Quarantined jobs are not counted."""
-        with self._engine.inside:
-            wanted = arguments.job_filter(None, scope, kind)
-            return self._engine.read(lambda shared: reader.counts(shared.source(), wanted))
+        self._engine.require_open()
+        wanted = arguments.job_filter(None, scope, kind)
+        return self._engine.read(lambda shared: reader.counts(shared.source(), wanted))
 
     def check(self, *, repair: bool = False) -> CheckReport:
         """Prove that everything derived follows from the rows; reads the whole database while writers wait.
 
         Repair is not offered yet.
         """
-        with self._engine.inside:
-            if arguments.flag("repair", repair):
-                raise InvalidArgumentError(
-                    "repair", "is not offered by this version: call check() to see what is wrong"
-                )
-            return self._engine.read(lambda shared: check(shared.store, shared.kinds))
+        self._engine.require_open()
+        if arguments.flag("repair", repair):
+            raise InvalidArgumentError("repair", "is not offered by this version: call check() to see what is wrong")
+        return self._engine.read(lambda shared: check(shared.store, shared.kinds))
 
     def now_ms(self) -> int:
         """The queue's time in ms since the epoch; never goes backwards, whatever happens to the wall clock."""
-        with self._engine.inside:
-            return self._store.now()
+        self._engine.require_open()
+        return self._store.now()
 
     def clock_ahead_ms(self) -> int:
         """How far the queue's time is ahead of the wall clock; while it is, queue time runs at half speed."""
-        with self._engine.inside:
-            return self._store.clock_ahead_ms()
+        self._engine.require_open()
+        return self._store.clock_ahead_ms()
 
     # -- inside
 
@@ -363,4 +362,4 @@ class JobQueue:
 
 
 def _receipt(created: CreatedJob) -> Receipt:
-    return Receipt(UUID(bytes=created.job_id), created.created, State(created.state))
+    return Receipt(uuid_of(created.job_id), created.created, created.state)

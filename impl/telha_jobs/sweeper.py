@@ -47,13 +47,12 @@ class Sweeper:
                 if not self._rest_until(swept_at + self._interval_ms):
                     return
         except QueueUnavailableError as error:
-            if not (self._stopping or self._engine.inside.closing):
+            if not (self._stopping or self._engine.closing):
                 _log.error("the reaper stops: %s", error)
 
     def _sweep(self) -> None:
         try:
-            with self._engine.inside:
-                self._engine.reap(None)
+            self._engine.reap(None)
         except QueueUnavailableError:
             raise
         except Exception:  # noqa: BLE001  one bad row, or a flaw, must not end the sweeps of all others

@@ -16,6 +16,11 @@ SYSTEM_SCOPE: UUID = UUID(int=0)
 """The nil scope: system jobs live here, and kinds `system:*` nowhere else (seed §5)."""
 
 
+def uuid_of(raw: bytes) -> UUID:
+    """The UUID of 16 bytes, by the constructor's quicker way in."""
+    return UUID(int=int.from_bytes(raw, "big"))
+
+
 class State(Enum):
     """The five states of a job (seed §3). `docs/semantics.md` has the table of moves."""
 

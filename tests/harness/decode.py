@@ -25,10 +25,20 @@ Raw = Mapping[str, list[tuple[bytes, bytes]]]
 
 FAMILIES: Final = ("jobs", "ready", "timers", "ids", "idem", "payloads", "quarantine", "meta")
 _STATES: Final = {1: State.PENDING, 2: State.LEASED, 3: State.FAILED, 4: State.COMPLETED, 5: State.DEAD}
-_TRANSITIONS: Final = tuple(
-    Transition(name)
-    for name in "enqueued leased completed failed promoted reaped released retried cancelled dead elided".split()
+_TRANSITIONS: Final = (
+    Transition.ENQUEUED,
+    Transition.LEASED,
+    Transition.COMPLETED,
+    Transition.FAILED,
+    Transition.PROMOTED,
+    Transition.REAPED,
+    Transition.RELEASED,
+    Transition.RETRIED,
+    Transition.CANCELLED,
+    Transition.DEAD,
+    Transition.ELIDED,
 )
+"""By their code on disk."""
 _CACHED_MAX: Final = 20_000
 
 _JOB_KEY = struct.Struct(">16sBBQ16s")
@@ -149,30 +159,33 @@ class Decoder:
     def _decoded(self, family: str, key: bytes, value: bytes) -> tuple[str, Any, Any]:
         """The part of `Observed` the pair belongs to, and what to put there."""
         try:
-            match family:
-                case "jobs":
-                    row = self._row(key, value)
-                    return "rows", row.job.job_id, row
-                case "ready":
-                    scope, kind, priority, due_ms, job_id = _READY_KEY.unpack(key)
-                    self._empty(value)
-                    return "ready", Ready(scope_number(scope), kind, priority, due_ms, self._number(job_id)), None
-                case "timers":
-                    at_ms, job_id = _TIMER_KEY.unpack(key)
-                    self._empty(value)
-                    return "timers", Timer(at_ms, self._number(job_id)), None
-                case "ids":
-                    return "places", self._number(key), self._place(key, value)
-                case "idem":
-                    return "named", Named(scope_number(key[:16]), key[16:], self._number(value)), None
-                case "payloads":
-                    return "payloads", self._number(key), _carried(value)
-                case "meta":
-                    return self._meta(key, value)
-                case _:
-                    raise ValueError("nothing belongs here")
+            return self._understood(family, key, value)
         except (ValueError, KeyError, IndexError, TypeError, struct.error, msgpack.UnpackException) as error:
             return "problems", f"{family} {key.hex()}: {value.hex()}: {type(error).__name__}: {error}", None
+
+    def _understood(self, family: str, key: bytes, value: bytes) -> tuple[str, Any, Any]:
+        match family:
+            case "jobs":
+                row = self._row(key, value)
+                return "rows", row.job.job_id, row
+            case "ready":
+                scope, kind, priority, due_ms, job_id = _READY_KEY.unpack(key)
+                self._empty(value)
+                return "ready", Ready(scope_number(scope), kind, priority, due_ms, self._number(job_id)), None
+            case "timers":
+                at_ms, job_id = _TIMER_KEY.unpack(key)
+                self._empty(value)
+                return "timers", Timer(at_ms, self._number(job_id)), None
+            case "ids":
+                return "places", self._number(key), self._place(key, value)
+            case "idem":
+                return "named", Named(scope_number(key[:16]), key[16:], self._number(value)), None
+            case "payloads":
+                return "payloads", self._number(key), _carried(value)
+            case "meta":
+                return self._meta(key, value)
+            case _:
+                raise ValueError("nothing belongs here")
 
     def _number(self, job_id: bytes) -> int:
         number = self._names.number(job_id)
@@ -223,23 +236,25 @@ class Decoder:
             raise ValueError("not record version 1")
         fields = msgpack.unpackb(body[1:], strict_map_key=False)
         scope, state_byte, priority, created_at_ms, job_id = _JOB_KEY.unpack(key)
-        get = fields.pop
+        if len(fields) != 24:
+            raise ValueError(f"{len(fields)} fields, record version 1.0 has 24")
+        numbered = dict(enumerate(fields, 1))
+        get = numbered.pop
         spec = Spec(
             scope_number(scope),
             get(1),
             priority,
-            _payload(get(2, None)),
-            get(3, 1),
-            tuple(get(4, {}).items()),
+            _payload(get(2)),
+            get(3),
+            tuple(get(4).items()),
             created_at_ms,
-            get(5, None),
-            get(8, None),
-            get(20, None),
+            get(5),
+            get(8),
+            get(21),
         )
         state = _STATES[state_byte]
         due_ms = get(6)
-        has_result = 18 in fields
-        submit = get(17, None)
+        result, submit_reply = get(19), get(18)
         job = Job(
             self._number(job_id),
             spec,
@@ -247,28 +262,28 @@ class Decoder:
             None if state in (State.COMPLETED, State.DEAD) else due_ms,
             get(7),
             get(9),
-            get(11, None),
-            get(12, None),
-            get(13, None),
-            get(14, None),
-            get(15, None),
-            get(16, None),
-            _optional(get(18, None)),
-            _optional(get(19, None)),
-            get(10, None),
+            get(11),
+            get(12),
+            get(13),
+            get(14),
+            get(15),
+            get(16),
+            _optional(result),
+            _optional(get(20)),
+            get(10),
             None,
-            tuple([Event(at, _TRANSITIONS[code], tuple(detail.items())) for at, code, detail in get(23)]),
+            tuple([Event(at, _TRANSITIONS[code], tuple(detail.items())) for at, code, detail in get(24)]),
         )
         row = Row(
             job,
-            None if submit is None else submit[0],
-            None if submit is None else self._reply(submit[1]),
-            has_result,
-            get(21),
+            get(17),
+            None if submit_reply is None else self._reply(submit_reply),
+            result is not None,
             get(22),
+            get(23),
         )
-        if fields:
-            raise ValueError(f"fields that no layout names: {sorted(fields)}")
+        if numbered:
+            raise ValueError(f"fields that nothing was made of: {sorted(numbered)}")
         return row
 
     def _reply(self, encoded: bytes) -> tuple[Receipt, ...] | State:

@@ -3,6 +3,8 @@
 Values that the queue only carries (payload, result, progress) stay encoded, as `bytes`.
 """
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from telha_jobs.types import State
@@ -52,26 +54,20 @@ class LogEntry(NamedTuple):
     detail: dict[str, Any]
 
 
-class Submit(NamedTuple):
-    """The newest recorded submit: the digest of its verb and arguments, and the reply it was given (encoded)."""
-
-    digest: bytes
-    reply: bytes
-
-
 class Record(NamedTuple):
     """One job. Times in ms; `None` where a field does not apply.
 
-    `payload` is None when the payload lives in its own family. `lease_end` says how the lease of `generation` ended.
-    `purge_at` is fixed when the job
-    ends. `unknown` are fields of a newer minor version, kept through a rewrite.
+    The first five fields stand in the row's key, the others in its value in this order. `payload` is None when it lives
+    in its own family. `lease_end` says how the lease of `generation` ended. `submit_digest` and `submit_reply` are the
+    newest recorded submit: of its verb and arguments, and of what it was answered (encoded). `purge_at` is fixed when
+    the job ends. `unknown` are fields of a newer minor version, kept through a rewrite.
     """
 
-    job_id: bytes
     scope: bytes
     state: State
     priority: int
     created_at: int
+    job_id: bytes
     kind: str
     payload: bytes | None
     payload_version: int
@@ -88,14 +84,29 @@ class Record(NamedTuple):
     ended_at: int | None
     purge_at: int | None
     dead_reason: str | None
-    submit: Submit | None
+    submit_digest: bytes | None
+    submit_reply: bytes | None
     result: bytes | None
     progress: bytes | None
     key: str | None
     sequence: int
     token: bytes
     events: tuple[LogEntry, ...]
-    unknown: dict[int, Any]
+    unknown: tuple[Any, ...]
+
+
+_POSITIONS = {name: position for position, name in enumerate(Record._fields)}
+make_record: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, Record)
+make_entry: Callable[[tuple[Any, ...]], LogEntry] = partial(tuple.__new__, LogEntry)
+"""`Record._make` and `LogEntry._make` at a fraction of their cost: every call decodes a record."""
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    """`record._replace(**changes)` at a third of its cost: every move changes some of thirty fields."""
+    values = list(record)
+    for name, value in changes.items():
+        values[_POSITIONS[name]] = value
+    return make_record(values)
 
 
 def timer_of(record: Record) -> int | None:

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from telha_jobs.types import State
+
 
 class Draft(NamedTuple):
     """A job to create. `payload_value` is the payload as given, for the digest of a submit that carries it."""
@@ -38,8 +40,8 @@ class Filters(NamedTuple):
 
 
 class CreatedJob(NamedTuple):
-    """The answer to an enqueue: the job's id, whether this call created it, and its state's value."""
+    """The answer to an enqueue: the job's id, whether this call created it, and its state."""
 
     job_id: bytes
     created: bool
-    state: str
+    state: State

@@ -25,40 +25,7 @@ _FOREIGN_CLOCK_PAUSE_S = 0.05
 """How long a poll trusts that a clock it knows nothing about was not moved."""
 
 Reply = TypeVar("Reply")
-
-
-class Gate:
-    """`with gate:` around every public call: refuses when closed, failed or forked. Who shuts it waits for the rest."""
-
-    def __init__(self, store: Store) -> None:
-        self.closing = False
-        self._store = store
-        self._lock = threading.Lock()
-        self._left = threading.Condition(self._lock)
-        self._inside = 0
-
-    def __enter__(self) -> None:
-        _ = self._store.sequence  # raises when unusable, and before any lock that a fork may have left taken
-        with self._lock:
-            if self.closing:
-                raise QueueUnavailableError(_CLOSED)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self.closing:
-                self._left.notify_all()
-
-    def shut(self) -> None:
-        """Nobody enters any more."""
-        with self._lock:
-            self.closing = True
-
-    def wait_until_empty(self) -> None:
-        """Return once nobody is inside."""
-        with self._lock:
-            self._left.wait_for(lambda: self._inside == 0)
+Subject = TypeVar("Subject")
 
 
 class Engine:
@@ -69,16 +36,28 @@ class Engine:
         self._clock = clock
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # a waiting poll should look again
-        self.inside = Gate(store)
         self._config = config
+        self.closing = False
         self._shared = Shared(store, config)
         self._in_step = True  # what is derived in memory is what the rows say
 
+    def require_open(self) -> None:
+        """Raise `QueueUnavailableError` when closed, failed or forked: of all refusals this one comes first."""
+        if self.closing:
+            raise QueueUnavailableError(_CLOSED)
+        _ = self.store.sequence
+
     def shut(self) -> None:
-        """Refuse new calls, wake those that wait, and return once nobody is inside."""
-        self.inside.shut()
-        self.wake()
-        self.inside.wait_until_empty()
+        """Let the operation at hand finish, refuse what comes later, and wake those that wait."""
+        with self._lock:
+            self.closing = True
+            self._work.notify_all()
+
+    def close(self) -> None:
+        """Shut, and close the store. Whoever still waits for durability is answered by the sync that this makes."""
+        self.shut()
+        with self._lock:
+            self.store.close()
 
     def wake(self) -> None:
         """Let waiting polls look again: the clock was moved, or the queue closes or failed."""
@@ -89,27 +68,29 @@ class Engine:
 
     def write(self, operation: Callable[[Unit], Reply]) -> Reply:
         """Run one operation as one commit. Its reply or refusal leaves when it is durable."""
-        return self._reply(lambda: self._run(operation))
+        return self._reply(self._run, operation)
 
     def poll(self, operation: Callable[[Unit], list[Reply]], wait_ms: int) -> list[Reply]:
         """Run an operation until it yields something, for at most `wait_ms` of real time."""
+        if wait_ms == 0:
+            return self.write(operation)
         until = monotonic() + wait_ms / 1_000
 
-        def attempts() -> list[Reply]:
+        def attempt(operation: Callable[[Unit], list[Reply]]) -> list[Reply]:
             while True:
                 replies = self._run(operation)
                 remaining_s = until - monotonic()
                 if replies or remaining_s <= 0:
                     return replies
                 self._work.wait(self._pause_s(remaining_s))
-                if self.inside.closing:
+                if self.closing:
                     raise QueueUnavailableError(_CLOSED)
 
-        return self._reply(attempts)
+        return self._reply(attempt, operation)
 
     def read(self, question: Callable[[Shared], Reply]) -> Reply:
         """Ask something that writes nothing. Its answer or refusal leaves when what it saw is durable."""
-        return self._reply(lambda: question(self._derived()))
+        return self._reply(self._ask, question)
 
     def reap(self, limit: int | None) -> ReapReport:
         """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
@@ -123,11 +104,11 @@ class Engine:
                     raise
         return self.read(sweep.report)
 
-    def _reply(self, run: Callable[[], Reply]) -> Reply:
+    def _reply(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
         """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""
         with self._lock:
             try:
-                reply = run()
+                reply = run(subject)
             except QueueUnavailableError:
                 self._work.notify_all()  # whoever waits learns of it too
                 raise
@@ -179,6 +160,9 @@ class Engine:
             self._in_step = True
             self._work.notify_all()
         return self._shared
+
+    def _ask(self, question: Callable[[Shared], Reply]) -> Reply:
+        return question(self._derived())
 
     def _quarantine(self, error: BadRowError) -> None:
         """Move the row that a call by id met, in a commit of its own."""

@@ -28,11 +28,11 @@ def _enqueue_one(unit: Unit, draft: Draft, field: str | None, position: int) -> 
     named = None if draft.key is None else unit.named(draft.scope, draft.key)
     if named is None or draft.key is None or unit.find(named) is None:
         unit.intern(draft.kind, where)
-        return CreatedJob(_create(unit, draft), created=True, state=State.PENDING.value)
+        return CreatedJob(_create(unit, draft), created=True, state=State.PENDING)
     existing = find_job(unit, named)
     if existing.key != draft.key or not _is_work_of(unit, draft, existing):
         raise IdempotencyConflictError(UUID(bytes=named), draft.key, index=index)
-    return CreatedJob(named, created=False, state=existing.state.value)
+    return CreatedJob(named, created=False, state=existing.state)
 
 
 def _is_work_of(unit: Unit, draft: Draft, record: Record) -> bool:
@@ -54,17 +54,17 @@ def _create(unit: Unit, draft: Draft) -> bytes:
     inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
     due = unit.now if run_at is None else max(unit.now, run_at)
     record = Record(
-        job_id=job_id,
-        scope=draft.scope,
-        state=State.PENDING,
-        priority=draft.priority,
-        created_at=unit.now,
-        kind=draft.kind,
-        payload=draft.payload if inline else None,
-        payload_version=draft.payload_version,
-        headers=draft.headers,
-        run_at=run_at,
-        due=due,
+        draft.scope,
+        State.PENDING,
+        draft.priority,
+        unit.now,
+        job_id,
+        draft.kind,
+        draft.payload if inline else None,
+        draft.payload_version,
+        draft.headers,
+        run_at,
+        due,
         attempts=0,
         max_attempts=draft.max_attempts,
         generation=0,
@@ -75,14 +75,15 @@ def _create(unit: Unit, draft: Draft) -> bytes:
         ended_at=None,
         purge_at=None,
         dead_reason=None,
-        submit=None,
+        submit_digest=None,
+        submit_reply=None,
         result=None,
         progress=None,
         key=draft.key,
         sequence=0,
         token=b"",
         events=decide.enqueued(unit.now, due=due),
-        unknown={},
+        unknown=(),
     )
     unit.create(record, draft.payload)
     return job_id

@@ -7,6 +7,7 @@
 
 import hashlib
 import random
+from functools import lru_cache
 
 _COUNTER_BITS = 22
 _COUNTER_MAX = (1 << _COUNTER_BITS) - 1
@@ -34,6 +35,7 @@ class JobIds:
         return self.last
 
 
+@lru_cache(maxsize=4_096)
 def _scope_bits(scope: bytes) -> int:
     return int.from_bytes(hashlib.sha256(scope).digest()[:2], "big")
 

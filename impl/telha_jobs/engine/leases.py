@@ -1,6 +1,7 @@
 """Grant, extend and release leases (seed §3, §6)."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError, QueueError
 from telha_jobs.keys import ready_key
 from telha_jobs.store.port import Family
-from telha_jobs.types import Lease, Outcome, OutcomeStatus
+from telha_jobs.types import Lease, Outcome, OutcomeStatus, uuid_of
 
 
 class Grant(NamedTuple):
@@ -43,7 +44,7 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
         if carried is None:
             continue
         leased = decide.granted(
-            record, unit.terms(record.kind), worker=worker, incarnation=unit.shared.store.incarnation
+            record, unit.now, unit.policy(record.kind), worker=worker, incarnation=unit.shared.store.incarnation
         )
         unit.move(record.job_id, leased)
         unit.served(record.scope)
@@ -79,11 +80,14 @@ def _carried(unit: Unit, row: Row, record: Record) -> tuple[Any, Any] | None:
         return None
 
 
+_scope_uuid = lru_cache(maxsize=4_096)(uuid_of)
+
+
 def _lease(record: Record, payload: Any, progress: Any) -> Lease:
     return Lease(
-        job_id=UUID(bytes=record.job_id),
+        job_id=uuid_of(record.job_id),
         generation=record.generation,
-        scope=UUID(bytes=record.scope),
+        scope=_scope_uuid(record.scope),
         kind=record.kind,
         payload=payload,
         payload_version=record.payload_version,
@@ -107,7 +111,7 @@ def _extend_one(unit: Unit, ref: Ref, progress: bytes | None) -> Outcome:
     error = stale_error(record, ref)
     if error is not None:
         return outcome(ref.job_id, "stale", error=error)
-    extended, at_limit = decide.extended(record, unit.terms(record.kind), progress=progress)
+    extended, at_limit = decide.extended(record, unit.now, unit.policy(record.kind), progress=progress)
     unit.move(ref.job_id, extended)
     return outcome(ref.job_id, "at_limit" if at_limit else "extended", deadline_ms=extended.deadline)
 
@@ -116,7 +120,7 @@ def release(unit: Unit, ref: Ref, delay_ms: int) -> None:
     """Give a job back untried; after its deadline this is an expiry."""
     record = find_job(unit, ref.job_id)
     require_current(record, ref)
-    unit.move(ref.job_id, decide.released(record, unit.terms(record.kind), delay_ms=delay_ms))
+    unit.move(ref.job_id, decide.released(record, unit.now, unit.policy(record.kind), delay_ms=delay_ms))
 
 
 def readable(unit: Unit, job_id: bytes) -> Record | Outcome:

@@ -11,14 +11,14 @@ def retry(unit: Unit, job_id: bytes) -> None:
     """Dead to pending, with a fresh budget of attempts."""
     record = find_job(unit, job_id)
     require_state(record, frozenset({State.DEAD}))
-    unit.move(job_id, decide.retried(record, unit.terms(record.kind)))
+    unit.move(job_id, decide.retried(record, unit.now, unit.policy(record.kind)))
 
 
 def cancel(unit: Unit, job_id: bytes) -> None:
     """A live job to dead; its lease, if any, is no longer current."""
     record = find_job(unit, job_id)
     require_state(record, LIVE)
-    unit.move(job_id, decide.cancelled(record, unit.terms(record.kind)))
+    unit.move(job_id, decide.cancelled(record, unit.now, unit.policy(record.kind)))
 
 
 def discard(unit: Unit, job_id: bytes) -> None:

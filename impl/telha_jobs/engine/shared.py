@@ -7,7 +7,6 @@ from uuid import UUID
 
 from telha_jobs.agenda import Agenda, Row
 from telha_jobs.config import Policy, QueueConfig
-from telha_jobs.core.decide import Terms
 from telha_jobs.counters import Counters
 from telha_jobs.engine.job_ids import JobIds
 from telha_jobs.engine.reader import Source
@@ -57,11 +56,6 @@ class Shared:
         if policy is None:
             policy = self._policies[kind] = self.config.policy_for(kind)
         return policy
-
-    def terms(self, now: int, kind: str) -> Terms:
-        """What a decision about a job of this kind needs to know."""
-        config = self.config
-        return Terms(now, self.policy(kind), config.events_max, config.retention_completed_ms, config.retention_dead_ms)
 
     def next_token(self) -> bytes:
         """A commit token nobody else uses: the open's nonce and a count."""

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 from telha_jobs.codec import digest, pack_plain, unpack_plain
 from telha_jobs.core import decide
-from telha_jobs.core.record import Record, Submit
+from telha_jobs.core.record import Record, changed
 from telha_jobs.engine.commands import CreatedJob, Draft, Ref
 from telha_jobs.engine.enqueue import enqueue
 from telha_jobs.engine.find import find_job, require_current, stale_error
 from telha_jobs.engine.leases import outcome, readable
 from telha_jobs.engine.unit import Unit
 from telha_jobs.types import Outcome, State
+
+_NO_RECEIPTS = pack_plain([])
 
 
 class Result(NamedTuple):
@@ -30,13 +32,16 @@ def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) 
     marked = _complete_digest(ref, result, follow_ups)
     repeated = _repeated(record, marked)
     if repeated is not None:
-        return [CreatedJob(*receipt) for receipt in unpack_plain(repeated)]
+        return [CreatedJob(job_id, created, State(state)) for job_id, created, state in unpack_plain(repeated)]
     require_current(record, ref)
-    _end(unit, record, result, Submit(marked, pack_plain([])))
+    _end(unit, record, result, marked)
     if not follow_ups:
         return []
     receipts = enqueue(unit, follow_ups, field="enqueue")
-    _remember(unit, ref.job_id, Submit(marked, pack_plain(receipts)))
+    unit.move(
+        ref.job_id,
+        changed(find_job(unit, ref.job_id), submit_reply=pack_plain([(*one[:2], one.state.value) for one in receipts])),
+    )
     return receipts
 
 
@@ -54,7 +59,7 @@ def _complete_one(unit: Unit, ref: Ref, result: Result) -> Outcome:
         error = stale_error(record, ref)
         if error is not None:
             return outcome(ref.job_id, "stale", error=error)
-        _end(unit, record, result, Submit(marked, pack_plain([])))
+        _end(unit, record, result, marked)
     return outcome(ref.job_id, "completed")
 
 
@@ -66,8 +71,8 @@ def fail(unit: Unit, ref: Ref, reason: str, *, as_given: str, retryable: bool) -
     if repeated is not None:
         return State(unpack_plain(repeated))
     require_current(record, ref)
-    failed = decide.failed(record, unit.terms(record.kind), reason=reason, retryable=retryable)
-    unit.move(ref.job_id, failed._replace(submit=Submit(marked, pack_plain(failed.state.value))))
+    failed = decide.failed(record, unit.now, unit.policy(record.kind), reason=reason, retryable=retryable)
+    unit.move(ref.job_id, changed(failed, submit_digest=marked, submit_reply=pack_plain(failed.state.value)))
     return failed.state
 
 
@@ -77,13 +82,10 @@ def _complete_digest(ref: Ref, result: Result, follow_ups: Sequence[Draft]) -> b
 
 def _repeated(record: Record, marked: bytes) -> bytes | None:
     """The recorded reply, when this is the newest recorded submit over again."""
-    return record.submit.reply if record.submit is not None and record.submit.digest == marked else None
+    return record.submit_reply if record.submit_digest == marked else None
 
 
-def _end(unit: Unit, record: Record, result: Result, submit: Submit) -> None:
-    completed = decide.completed(record, unit.terms(record.kind), result=result.packed, submit=submit)
+def _end(unit: Unit, record: Record, result: Result, marked: bytes) -> None:
+    policy = unit.policy(record.kind)
+    completed = decide.completed(record, unit.now, policy, result=result.packed, digest=marked, reply=_NO_RECEIPTS)
     unit.move(record.job_id, completed)
-
-
-def _remember(unit: Unit, job_id: bytes, submit: Submit) -> None:
-    unit.move(job_id, find_job(unit, job_id)._replace(submit=submit))

@@ -109,10 +109,10 @@ def _after(unit: Unit, record: Record) -> tuple[Record | None, str]:
     """What becomes of a job whose time has come (None: it goes), and the field of the report that counts it."""
     match record.state:
         case State.LEASED:
-            reaped = decide.reaped(record, unit.terms(record.kind))
+            reaped = decide.reaped(record, unit.now, unit.policy(record.kind))
             return reaped, "died" if reaped.state is State.DEAD else "requeued"
         case State.FAILED:
-            return decide.promoted(record, unit.terms(record.kind)), "promoted"
+            return decide.promoted(record, unit.now, unit.policy(record.kind)), "promoted"
         case State.COMPLETED | State.DEAD:
             return None, "purged"
         case State.PENDING:

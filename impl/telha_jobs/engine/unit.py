@@ -5,13 +5,11 @@ once (a batch of grants needs
 that) and are rolled back when the commit is refused.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, decode_record
-from telha_jobs.config import QueueConfig
-from telha_jobs.core.decide import Terms
+from telha_jobs.config import Policy
 from telha_jobs.core.record import WAITING, Record
 from telha_jobs.engine.rows import ready_row, row_key, writes_for
 from telha_jobs.engine.shared import Shared
@@ -20,7 +18,6 @@ from telha_jobs.invariant import invariant
 from telha_jobs.keys import (
     LAST_ID,
     LAST_SERVED,
-    CountKey,
     count_key,
     idem_key,
     kind_key,
@@ -30,7 +27,7 @@ from telha_jobs.keys import (
     ready_key,
 )
 from telha_jobs.rules import KINDS_MAX
-from telha_jobs.store.port import Add, Check, Conflict, Delete, Family, Put, Write
+from telha_jobs.store.port import Check, Conflict, Delete, Family, Put, Write, make_add, make_check
 from telha_jobs.types import State
 
 
@@ -42,11 +39,16 @@ class Unreadable(NamedTuple):
     kind: int
 
 
-@dataclass(slots=True)
 class _Slot:
-    before: Record | None
-    now: Record | None
-    kind: int
+    """A job in this unit: as it was read, as it is now, and its entry in the agenda."""
+
+    __slots__ = ("before", "kind", "now", "row")
+
+    def __init__(self, record: Record | None, kind: int) -> None:
+        self.before = record
+        self.now = record
+        self.kind = kind
+        self.row = None if record is None else ready_row(record, kind)
 
 
 class Unit:
@@ -59,7 +61,7 @@ class Unit:
         self._slots: dict[bytes, _Slot] = {}
         self._checks: list[Check] = []
         self._writes: list[Write] = []
-        self._counts: dict[CountKey, int] = {}
+        self._counts: dict[tuple[bytes, int, State], int] = {}
         self._new_kinds: dict[str, int] = {}
         self._keys: dict[bytes, bytes] = {}
         self._payloads: dict[bytes, bytes] = {}
@@ -71,14 +73,9 @@ class Unit:
         shared.agenda.advance(self.now)
         shared.agenda.begin()
 
-    @property
-    def config(self) -> QueueConfig:
-        """The configuration in force."""
-        return self.shared.config
-
-    def terms(self, kind: str) -> Terms:
-        """The time and the rules for a job of this kind."""
-        return self.shared.terms(self.now, kind)
+    def policy(self, kind: str) -> Policy:
+        """The rules in force for a kind."""
+        return self.shared.policy(kind)
 
     # -- reading
 
@@ -104,14 +101,14 @@ class Unit:
             record = decode_record(key, value)
         except UnreadableError:
             return Unreadable(key, value, kind)
-        self._slots[job_id] = _Slot(record, record, kind)
+        self._slots[job_id] = _Slot(record, kind)
         return record
 
     def read(self, family: Family, key: bytes) -> bytes | None:
         """One value, guarded: the commit fails if it changes before."""
-        [found] = self.shared.store.read(((family, key),))
-        self._checks.append(Check(family, key, found.version))
-        return found.value
+        [(value, version)] = self.shared.store.read(((family, key),))
+        self._checks.append(make_check((family, key, version)))
+        return value
 
     def named(self, scope: bytes, key: str) -> bytes | None:
         """The job that an idempotency key of a scope points to."""
@@ -156,25 +153,31 @@ class Unit:
             self._payloads[record.job_id] = payload
             self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
         number = self.kind_number(record.kind)
-        self._slots[record.job_id] = _Slot(None, None, number)
+        self._slots[record.job_id] = _Slot(None, number)
         self.move(record.job_id, record)
 
     def move(self, job_id: bytes, record: Record | None) -> None:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
-        if record is not None and slot.now is not None:
-            invariant(record.generation >= slot.now.generation, "a generation never falls", job_id=job_id.hex())
-        old_row = None if slot.now is None else ready_row(slot.now, slot.kind)
-        new_row = None if record is None else ready_row(record, slot.kind)
-        self._count(slot.now, slot.kind, -1)
-        self._count(record, slot.kind, +1)
-        slot.now = record
-        if old_row != new_row:
-            if old_row is not None:
-                self._leave(old_row)
-            if new_row is not None:
-                self._inserted.append(new_row)
-                self.shared.agenda.insert(new_row)
+        old, slot.now = slot.now, record
+        counts = self._counts
+        if old is not None:
+            place = (old.scope, slot.kind, old.state)
+            counts[place] = counts.get(place, 0) - 1
+        if record is not None:
+            place = (record.scope, slot.kind, record.state)
+            counts[place] = counts.get(place, 0) + 1
+            if old is not None:
+                invariant(record.generation >= old.generation, "a generation never falls")
+        row = None if record is None else ready_row(record, slot.kind)
+        if row == slot.row:
+            return
+        if slot.row is not None:
+            self._leave(slot.row)
+        if row is not None:
+            self._inserted.append(row)
+            self.shared.agenda.insert(row)
+        slot.row = row
 
     def served(self, scope: bytes) -> None:
         """The scope got a grant: it goes to the tail of the ring, and the next open starts behind it."""
@@ -197,7 +200,8 @@ class Unit:
             Delete(Family.JOBS, bad.key),
             Put(Family.QUARANTINE, quarantine_key(bad.key), bad.value),
         ]
-        self._add(CountKey(place.scope, bad.kind, place.state), -1)
+        count = (place.scope, bad.kind, place.state)
+        self._counts[count] = self._counts.get(count, 0) - 1
         if place.state in WAITING:
             for row in self.shared.ready_rows_of(place, bad.kind, time):
                 self.drop_ready(row)
@@ -235,7 +239,7 @@ class Unit:
         if isinstance(answer, Conflict):
             self.roll_back()
             return answer
-        invariant(answer.sequence == self.sequence, "a row names the commit that wrote it", sequence=answer.sequence)
+        invariant(answer.sequence == self.sequence, "a row names the commit that wrote it")
         for name, number in self._new_kinds.items():
             self.shared.kinds.add(number, name)
         for key, delta in self._counts.items():
@@ -262,7 +266,7 @@ class Unit:
         writes += self._writes
         if not writes:
             return writes
-        writes += [Add(Family.META, count_key(*key), delta) for key, delta in self._counts.items() if delta]
+        writes += [make_add((Family.META, count_key(*key), delta)) for key, delta in self._counts.items() if delta]
         if self._ids_made and self.shared.ids.last is not None:
             writes.append(Put(Family.META, LAST_ID, self.shared.ids.last))
         if self._served is not None:
@@ -272,10 +276,3 @@ class Unit:
     def _leave(self, row: Row) -> None:
         self._removed.append(row)
         self.shared.agenda.remove(row)
-
-    def _count(self, record: Record | None, kind: int, delta: int) -> None:
-        if record is not None:
-            self._add(CountKey(record.scope, kind, record.state), delta)
-
-    def _add(self, key: CountKey, delta: int) -> None:
-        self._counts[key] = self._counts.get(key, 0) + delta

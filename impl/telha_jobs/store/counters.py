@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.store.layout import decode_counter, encode_counter
-from telha_jobs.store.port import Add, Delete, Family, Put, Write
+from telha_jobs.store.port import Add, Delete, Family, Put, Write, make_delete, make_put
 
 _CACHED_MAX = 100_000
 _log = logging.getLogger("telha_jobs")
@@ -30,12 +30,16 @@ class CounterCache:
         sums: dict[Key, int] = {}
         for write in writes:
             if isinstance(write, Add):
-                key = (write.family, write.key)
-                sums[key] = (sums[key] if key in sums else self._value(key)) + write.delta
+                family, name, delta = write
+                key = (family, name)
+                before = sums.get(key)
+                if before is None:
+                    before = self._cached.get(key)
+                sums[key] = (self._value(key) if before is None else before) + delta
             else:
                 plain.append(write)
         for key, total in sums.items():
-            plain.append(Put(*key, _encoded(total)) if total else Delete(*key))
+            plain.append(make_put((*key, _encoded(total))) if total else make_delete(key))
         return plain, sums
 
     def keep(self, sums: dict[Key, int]) -> None:
@@ -45,8 +49,7 @@ class CounterCache:
         self._cached.update(sums)
 
     def _value(self, key: Key) -> int:
-        cached = self._cached.get(key)
-        return _decoded(key, self._get(*key)) if cached is None else cached
+        return _decoded(key, self._get(*key))
 
 
 def _decoded(key: Key, value: bytes | None) -> int:

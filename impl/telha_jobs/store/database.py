@@ -147,9 +147,11 @@ class Database:
         handles = self._handles
         for change in changes:
             if isinstance(change, Put):
-                batch.put(change.key, change.value, handles[change.family])
+                family, key, value = change
+                batch.put(key, value, handles[family])
             else:
-                batch.delete(change.key, handles[change.family])
+                family, key = change
+                batch.delete(key, handles[family])
         return batch
 
     def write(self, batch: WriteBatch) -> None:

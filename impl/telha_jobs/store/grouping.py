@@ -40,6 +40,8 @@ class SyncGroup:
         Raises `QueueUnavailableError(outcome="unknown")` when a sync failed: what was written may or may not be there
         after reopening.
         """
+        if self._synced >= sequence:
+            return  # it only ever rises
         with self._changed:
             while self._synced < sequence:
                 if self._failure is not None:

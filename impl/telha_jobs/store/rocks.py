@@ -38,6 +38,8 @@ from telha_jobs.store.port import (
     Put,
     Versioned,
     Write,
+    make_put,
+    make_versioned,
 )
 
 Durability = Literal["sync", "os"]
@@ -145,9 +147,11 @@ class RocksStore:
     def sequence(self) -> int:
         # Under the lock: a commit whose write is visible already but whose sequence is not set yet would escape the
         # reply rule.
-        self._require_usable()
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
         with self._lock:
-            self._require_usable()
+            if self._refusal is not None:
+                raise QueueUnavailableError(self._refusal)
             return self._sequence
 
     @property
@@ -170,12 +174,14 @@ class RocksStore:
         return StoreCounters(self._commits, self._conflicts, self._sync.flushes)
 
     def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
-        self._require_usable()
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
         with self._lock:
-            self._require_usable()
-            version = self._sequence
+            if self._refusal is not None:
+                raise QueueUnavailableError(self._refusal)
+            get, version = self._database.get, self._sequence
             try:
-                return [Versioned(self._database.get(family, key), version) for family, key in keys]
+                return [make_versioned((get(family, key), version)) for family, key in keys]
             except Exception as error:  # rocksdict raises plain Exception; any failed read closes the store
                 raise self._fail("read", error) from error
 
@@ -183,9 +189,11 @@ class RocksStore:
         self, family: Family, start: bytes, end: bytes | None, limit: int, *, claim: bool = False
     ) -> list[tuple[bytes, bytes]]:
         del claim  # one process, one lock: there is nobody to give other rows to
-        self._require_usable()
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
         with self._lock:
-            self._require_usable()
+            if self._refusal is not None:
+                raise QueueUnavailableError(self._refusal)
             try:
                 return self._database.iterate(family, start, end, limit)
             except Exception as error:  # as in `read`
@@ -193,14 +201,17 @@ class RocksStore:
 
     def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
         del token  # a store that one process owns never has to find an unknown commit again
-        self._require_usable()
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
         with self._lock:
-            self._require_usable()
+            if self._refusal is not None:
+                raise QueueUnavailableError(self._refusal)
             if self._durability is None:
                 raise QueueUnavailableError("this is a read-only view: close the owner's queue and open it for writing")
-            if any(check.version != self._sequence for check in checks):
-                self._conflicts += 1
-                return Conflict()
+            for check in checks:
+                if check.version != self._sequence:
+                    self._conflicts += 1
+                    return Conflict()
             sequence = self._sequence + 1
             try:
                 changes, sums = self._counters.settle(writes)
@@ -209,7 +220,7 @@ class RocksStore:
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
             state = layout.CommitState(sequence, self._clock.newest_ms)
-            changes.append(Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)))
+            changes.append(make_put((Family.META, layout.COMMIT_KEY, layout.encode_commit(state))))
             batch = self._database.batch(changes)
             if batch.size_in_bytes() > _LIMITS.batch_bytes_max:
                 raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")

@@ -252,8 +252,8 @@ def test_close_with_callers_inside(opened: Open) -> None:
     healthy(again)
 
 
-def test_close_waits_for_a_caller_with_a_slow_argument(queue: JobQueue) -> None:
-    """A call that is still reading its iterable finishes; close returns after it."""
+def test_close_does_not_wait_for_a_slow_argument(queue: JobQueue, opened: Open) -> None:
+    """A call that is still reading its iterable when the queue closes is refused, and nothing of it is written."""
     inside, go_on = threading.Event(), threading.Event()
 
     def jobs() -> Any:
@@ -261,19 +261,14 @@ def test_close_waits_for_a_caller_with_a_slow_argument(queue: JobQueue) -> None:
         assert go_on.wait(10)
         yield NewJob(scope=A, kind="embed", payload=None)
 
-    made: list[int] = []
-
     def close() -> None:
         assert inside.wait(10)
-        closing = threading.Thread(target=queue.close)
-        closing.start()
-        until(lambda: queue._engine.inside.closing)
+        queue.close()
         go_on.set()
-        closing.join(10)
-        assert not closing.is_alive()
 
-    together(lambda: made.append(len(queue.enqueue_many(jobs()))), close)
-    assert made == [1]
+    refused: list[QueueUnavailableError] = []
+    together(lambda: refused.append(refusal(QueueUnavailableError, lambda: queue.enqueue_many(jobs()))), close)
+    assert (["not_applied"], 0) == ([error.outcome for error in refused], sum(opened().counts().values()))
 
 
 def test_the_same_process_reopens_at_once(opened: Open) -> None:
