@@ -111,8 +111,6 @@ class _Search:
             else:
                 taken = make(Taken, (config, before, op, reply, after, changes(before, after)))
                 row.append(self._arrive(place, op, taken, asked))
-            if self.violations:
-                break
         self.targets.append(row)
 
     def _arrive(self, place: int, op: Op, taken: Taken, asked: _Asked) -> int:
@@ -188,9 +186,7 @@ class _Search:
 
 
 def explore(universe: Universe, *, take: Step = step, on_progress: Progress | None = None) -> Report:
-    """Visit every state of a universe. Stops at the first step that breaks a promise, with all it breaks: a shortest
-    way.
-    """
+    """Visit every state of a universe. Stops at the first state with a step that breaks a promise."""
     search = _Search(universe, take)
     edges = 0
     while len(search.targets) < len(search.states) and not search.violations:

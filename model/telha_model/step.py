@@ -51,10 +51,13 @@ RULES: Final[dict[type[Op], Rule[Any]]] = {
     Reopen: REOPEN,
 }
 
+# Plain tuples: taking one apart costs half of what it costs for a named one, and every step does it.
+_PARTS: Final = {op: (rule.subject, rule.checks, rule.apply) for op, rule in RULES.items()}
+
 
 def step(config: Config, queue: Queue, op: Op) -> tuple[Reply, Queue]:
     """The reply to one operation and the queue after it."""
-    subject, checks, apply = RULES[type(op)]
+    subject, checks, apply = _PARTS[type(op)]
     job = None if subject is None else subject(queue, op)
     for check in checks:
         reply = check(config, queue, op, job)
