@@ -90,7 +90,9 @@ def printed(universe: Universe, report: Report, found: dict[str, object]) -> Non
             names = [name for name, said in verdicts.items() if said == verdict]
             if names:
                 print(f"          {verdict}: {', '.join(names)}")
-    print(f"          situations reached: {len(universe.sometimes) - len(report.missed)} of {len(universe.sometimes)}")
+    reached = found["reached"]
+    if isinstance(reached, list) and reached:
+        print(f"          situations reached: {len(reached)} of {len(universe.sometimes)}")
     for name in report.missed:
         print(f"          NEVER REACHED: {name}")
     for violation in report.violations:
