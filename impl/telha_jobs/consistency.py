@@ -17,6 +17,7 @@ from telha_jobs.keys import (
     COUNT_PREFIX,
     ID_BYTES,
     JOB_KEY_BYTES,
+    LAST_ID,
     CountKey,
     after,
     count_key,
@@ -62,6 +63,7 @@ def check(store: Store, kinds: Kinds) -> CheckReport:
     quarantined = _quarantined(store, findings)
     _check_families(store, findings)
     _check_counters(store, findings)
+    _check_last_id(store, findings)
     if findings.more:
         findings.problems.append(f"and {findings.more} more")
     return CheckReport(findings.rows, tuple(findings.problems), 0, tuple(quarantined))
@@ -188,3 +190,11 @@ def _check_counters(store: Store, findings: _Findings) -> None:
                 f"counter of scope {UUID(bytes=place.scope)}, kind {place.kind}, {place.state.value}: "
                 f"says {stored.get(place, 0)}, the rows say {findings.counts.get(place, 0)}"
             )
+
+
+def _check_last_id(store: Store, findings: _Findings) -> None:
+    """New ids rise above `last_id`, so no job may stand above it."""
+    [last] = store.read(((Family.META, LAST_ID),))
+    above = store.scan(Family.IDS, (last.value or b"") + b"\0", None, 1)
+    if above:
+        findings.add(f"meta: last_id is {(last.value or b'').hex() or 'missing'}, below job {UUID(bytes=above[0][0])}")

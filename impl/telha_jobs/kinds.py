@@ -18,7 +18,7 @@ class Kinds:
 
     def next_number(self) -> int:
         """The number of the next new kind."""
-        return len(self.names) + 1
+        return max(self.names, default=0) + 1
 
     def add(self, number: int, name: str) -> None:
         """A commit interned this kind."""

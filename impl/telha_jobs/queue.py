@@ -91,9 +91,10 @@ class JobQueue:
             raise
 
     def close(self) -> None:
-        """Let calls inside finish, refuse new ones, stop the reaper, make everything durable and release the directory.
+        """Let the operation at hand finish, refuse others, stop the reaper, make all durable and release the directory.
 
-        Does nothing the second time, and nothing in a forked child.
+        Does nothing the second time, and nothing in a forked child. Not for signal handlers: one may interrupt a call
+        of this very thread; have it wake a thread that closes.
         """
         if self._store.forked:
             return
