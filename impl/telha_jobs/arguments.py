@@ -43,10 +43,7 @@ def draft(job: NewJob, config: QueueConfig, where: str = "") -> Draft:
     if kind.startswith(_SYSTEM_KINDS) and job.scope != SYSTEM_SCOPE:
         raise InvalidArgumentError(f"{where}kind", f"{kind!r} belongs to the nil scope (SYSTEM_SCOPE) only")
     priority = check_int(f"{where}priority", job.priority, 0, PRIORITY_MAX)
-    run_at = check_optional_int(f"{where}run_at_ms", job.run_at_ms, 0, TIME_MAX_MS)
-    delay = check_optional_int(f"{where}delay_ms", job.delay_ms, 0, DURATION_MAX_MS)
-    if run_at is not None and delay is not None:
-        raise InvalidArgumentError(f"{where}delay_ms", "must not be given together with run_at_ms: choose one")
+    run_at, delay = (None, None) if job.run_at_ms is job.delay_ms is None else _start(job, where)
     return Draft(
         scope=scope,
         kind=kind,
@@ -55,9 +52,9 @@ def draft(job: NewJob, config: QueueConfig, where: str = "") -> Draft:
         priority=priority,
         run_at=run_at,
         delay=delay,
-        max_attempts=_max_attempts(f"{where}max_attempts", job.max_attempts, config),
-        key=_key(f"{where}idempotency_key", job.idempotency_key),
-        headers=_headers(f"{where}headers", job.headers),
+        max_attempts=None if job.max_attempts is None else _max_attempts(where, job.max_attempts, config),
+        key=None if job.idempotency_key is None else _key(f"{where}idempotency_key", job.idempotency_key),
+        headers={} if job.headers is None else _headers(f"{where}headers", job.headers),
         payload_version=check_int(f"{where}payload_version", job.payload_version, 0, VERSION_MAX),
     )
 
@@ -232,18 +229,25 @@ def _scopes(field: str, given: Iterable[UUID]) -> list[bytes]:
     return found
 
 
-def _max_attempts(field: str, value: Any, config: QueueConfig) -> int | None:
-    attempts = check_optional_int(field, value, 1, VERSION_MAX)
-    if attempts is not None and config.events_needed(attempts) > config.events_max:
+def _start(job: NewJob, where: str) -> tuple[int | None, int | None]:
+    run_at = check_optional_int(f"{where}run_at_ms", job.run_at_ms, 0, TIME_MAX_MS)
+    delay = check_optional_int(f"{where}delay_ms", job.delay_ms, 0, DURATION_MAX_MS)
+    if run_at is not None and delay is not None:
+        raise InvalidArgumentError(f"{where}delay_ms", "must not be given together with run_at_ms: choose one")
+    return run_at, delay
+
+
+def _max_attempts(where: str, value: Any, config: QueueConfig) -> int:
+    attempts = check_int(f"{where}max_attempts", value, 1, VERSION_MAX)
+    needed = config.events_needed(attempts)
+    if needed > config.events_max:
         raise InvalidArgumentError(
-            field, f"{attempts} attempts need events_max >= {config.events_needed(attempts)}, it is {config.events_max}"
+            f"{where}max_attempts", f"{attempts} attempts need events_max >= {needed}, it is {config.events_max}"
         )
     return attempts
 
 
-def _key(field: str, value: Any) -> str | None:
-    if value is None:
-        return None
+def _key(field: str, value: Any) -> str:
     key = check_text(field, value, chars_max=KEY_BYTES_MAX)
     if len(key.encode("utf-8")) > KEY_BYTES_MAX:
         raise InvalidArgumentError(field, f"must have at most {KEY_BYTES_MAX} bytes of UTF-8")
@@ -251,8 +255,6 @@ def _key(field: str, value: Any) -> str | None:
 
 
 def _headers(field: str, value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(field, f"must be a mapping of str to str, not {kind_name(value)}")
     if len(value) > HEADERS_MAX:

@@ -144,7 +144,7 @@ class JobQueue:
         )
         self._engine.require_open()
         draft = arguments.draft(job, self._config)
-        [created] = self._engine.write(lambda unit: enqueuing.enqueue(unit, (draft,), field=None))
+        created = self._engine.write(lambda unit: enqueuing.enqueue_one(unit, draft))
         return _receipt(created)
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Receipt]:

@@ -36,7 +36,7 @@ def is_int(value: Any) -> TypeGuard[int]:
 
 def check_int(field: str, value: Any, low: int, high: int) -> int:
     """The value, if it is an int from `low` to `high`."""
-    if not is_int(value):
+    if type(value) is not int and not is_int(value):
         raise InvalidArgumentError(field, f"must be an int, not {type(value).__name__}")
     if not low <= value <= high:
         raise InvalidArgumentError(field, f"must be from {low} to {high}, not {value}")

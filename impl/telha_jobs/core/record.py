@@ -111,12 +111,9 @@ def changed(record: Record, **changes: Any) -> Record:
 
 def timer_of(record: Record) -> int | None:
     """When the sweep has work with this job: its deadline, the end of its back-off, or its purge; None: never."""
-    match record.state:
-        case State.LEASED:
-            return record.deadline
-        case State.FAILED:
-            return record.due
-        case State.COMPLETED | State.DEAD:
-            return record.purge_at
-        case State.PENDING:
-            return None
+    state = record.state
+    if state is State.LEASED:
+        return record.deadline
+    if state is State.FAILED:
+        return record.due
+    return record.purge_at  # set in an ended job only

@@ -129,7 +129,8 @@ class Engine:
     def _run(self, operation: Callable[[Unit], Reply]) -> Reply:
         """Decide and commit; after a conflict, read and decide again. Called under the lock."""
         for _ in range(_CONFLICTS_MAX):
-            shared, self._in_step = self._derived(), False
+            shared = self._shared if self._in_step else self._derived()
+            self._in_step = False
             unit = Unit(shared)
             try:
                 reply = operation(unit)

@@ -15,20 +15,19 @@ from telha_jobs.rules import later
 from telha_jobs.types import State
 
 
-def enqueue(unit: Unit, drafts: Sequence[Draft], *, field: str | None) -> list[CreatedJob]:
+def enqueue(unit: Unit, drafts: Sequence[Draft], *, field: str) -> list[CreatedJob]:
     """Create each job, or find the one its key names. Equals the sequence of singles; the first refusal refuses all.
 
-    `field`: the argument that holds the drafts, so that a refusal names the position (`jobs[3].kind`); None: a single.
+    `field`: the argument that holds the drafts, so that a refusal names the position (`jobs[3].kind`).
     """
-    return [_enqueue_one(unit, draft, field, index) for index, draft in enumerate(drafts)]
+    return [enqueue_one(unit, draft, f"{field}[{index}].", index) for index, draft in enumerate(drafts)]
 
 
-def _enqueue_one(unit: Unit, draft: Draft, field: str | None, position: int) -> CreatedJob:
-    index, where = (None, "") if field is None else (position, f"{field}[{position}].")
+def enqueue_one(unit: Unit, draft: Draft, where: str = "", index: int | None = None) -> CreatedJob:
+    """The same for one job; `where` is put before a field's name."""
     named = None if draft.key is None else unit.named(draft.scope, draft.key)
     if named is None or draft.key is None or unit.find(named) is None:
-        unit.intern(draft.kind, where)
-        return CreatedJob(_create(unit, draft), created=True, state=State.PENDING)
+        return CreatedJob(_create(unit, draft, where), created=True, state=State.PENDING)
     existing = find_job(unit, named)
     if existing.key != draft.key or not _is_work_of(unit, draft, existing):
         raise IdempotencyConflictError(UUID(bytes=named), draft.key, index=index)
@@ -48,7 +47,8 @@ def _is_work_of(unit: Unit, draft: Draft, record: Record) -> bool:
         raise JobUnreadableError(UUID(bytes=record.job_id)) from None
 
 
-def _create(unit: Unit, draft: Draft) -> bytes:
+def _create(unit: Unit, draft: Draft, where: str) -> bytes:
+    kind = unit.intern(draft.kind, where)
     job_id = unit.make_id(draft.scope)
     run_at = draft.run_at if draft.delay is None else later(unit.now, draft.delay)
     inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
@@ -85,5 +85,5 @@ def _create(unit: Unit, draft: Draft) -> bytes:
         events=decide.enqueued(unit.now, due=due),
         unknown=(),
     )
-    unit.create(record, draft.payload)
+    unit.create(record, kind, draft.payload)
     return job_id

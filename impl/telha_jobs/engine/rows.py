@@ -31,17 +31,20 @@ def writes_for(old: Record | None, new: Record | None, kind: int, *, sequence: i
     """The writes that turn the families that follow from `old` into those of `new` (None: no such job)."""
     if new is None:
         return [] if old is None else _removal(old, kind)
-    new_key, value = encode_record(new, sequence=sequence, token=token)
-    writes: list[Write] = [make_put((Family.JOBS, new_key, value))]
-    if old is None:
-        writes.append(make_put((Family.IDS, new.job_id, new_key + u64(kind))))
-        if new.key is not None:
+    key, value = encode_record(new, sequence=sequence, token=token)
+    writes: list[Write] = [make_put((Family.JOBS, key, value))]
+    ready, timer = _entries(new, kind)
+    old_ready, old_timer = (None, None) if old is None else _entries(old, kind)
+    if old is None or old.state is not new.state:
+        writes.append(make_put((Family.IDS, new.job_id, key + u64(kind))))
+        if old is not None:
+            writes.append(make_delete((Family.JOBS, row_key(old))))
+        elif new.key is not None:
             writes.append(make_put((Family.IDEM, idem_key(new.scope, new.key), new.job_id)))
-    elif old.state is not new.state:
-        writes.append(make_delete((Family.JOBS, row_key(old))))
-        writes.append(make_put((Family.IDS, new.job_id, new_key + u64(kind))))
-    _move(writes, Family.READY, _ready(old, kind), _ready(new, kind))
-    _move(writes, Family.TIMERS, _timer(old), _timer(new))
+    if ready != old_ready:
+        _move(writes, Family.READY, old_ready, ready)
+    if timer != old_timer:
+        _move(writes, Family.TIMERS, old_timer, timer)
     return writes
 
 
@@ -51,25 +54,22 @@ def _removal(old: Record, kind: int) -> list[Write]:
         writes.append(make_delete((Family.IDEM, idem_key(old.scope, old.key))))
     if old.payload is None:
         writes.append(make_delete((Family.PAYLOADS, old.job_id)))
-    _move(writes, Family.READY, _ready(old, kind), None)
-    _move(writes, Family.TIMERS, _timer(old), None)
+    ready, timer = _entries(old, kind)
+    _move(writes, Family.READY, ready, None)
+    _move(writes, Family.TIMERS, timer, None)
     return writes
 
 
-def _ready(record: Record | None, kind: int) -> bytes | None:
-    if record is None or record.state not in WAITING:
-        return None
-    return ready_key(record.scope, kind, record.priority, record.due, record.job_id)
-
-
-def _timer(record: Record | None) -> bytes | None:
-    time = None if record is None else timer_of(record)
-    return None if record is None or time is None else timer_key(time, record.job_id)
+def _entries(record: Record, kind: int) -> tuple[bytes | None, bytes | None]:
+    """The record's keys in `ready` and `timers`; None where it has no entry."""
+    job_id, time = record.job_id, timer_of(record)
+    ready = None
+    if record.state in WAITING:
+        ready = ready_key(record.scope, kind, record.priority, record.due, job_id)
+    return ready, None if time is None else timer_key(time, job_id)
 
 
 def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:
-    if old == new:
-        return
     if old is not None:
         writes.append(make_delete((family, old)))
     if new is not None:

@@ -145,15 +145,14 @@ class Unit:
         self._ids_made = True
         return self.shared.ids.make(self.now, scope)
 
-    def create(self, record: Record, payload: bytes) -> None:
-        """A new job. Its payload goes to a family of its own when the record does not hold it."""
+    def create(self, record: Record, kind: int, payload: bytes) -> None:
+        """A new job of an interned kind. Its payload goes to a family of its own when the record does not hold it."""
         if record.key is not None:
             self._keys[idem_key(record.scope, record.key)] = record.job_id
         if record.payload is None:
             self._payloads[record.job_id] = payload
             self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
-        number = self.kind_number(record.kind)
-        self._slots[record.job_id] = _Slot(None, number)
+        self._slots[record.job_id] = _Slot(None, kind)
         self.move(record.job_id, record)
 
     def move(self, job_id: bytes, record: Record | None) -> None:

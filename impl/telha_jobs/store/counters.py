@@ -38,8 +38,8 @@ class CounterCache:
                 sums[key] = (self._value(key) if before is None else before) + delta
             else:
                 plain.append(write)
-        for key, total in sums.items():
-            plain.append(make_put((*key, _encoded(total))) if total else make_delete(key))
+        for (family, name), total in sums.items():
+            plain.append(make_put((family, name, _encoded(total))) if total else make_delete((family, name)))
         return plain, sums
 
     def keep(self, sums: dict[Key, int]) -> None:
