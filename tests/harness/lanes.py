@@ -23,7 +23,7 @@ PYTEST_FAILED: Final = 1
 
 
 class Death(NamedTuple):
-    """How a lane ended. `steps` until the first difference, `program` the steps of the shortest program that shows it."""
+    """How a lane ended: `steps` until the first difference, `program` those of the shortest program that shows it."""
 
     killed: bool
     steps: int

@@ -14,6 +14,8 @@ from tests.harness.subject import Subject
 from tests.harness.translate import expected_reply
 
 SHOWN: Final = 12
+DATA_OPS_MAX: Final = 500
+"""A longer run is no evidence anybody reads; its lane repeats it."""
 SENTENCES_MAX: Final = 8
 
 Subjects = Callable[[Config, int], Subject]
@@ -44,7 +46,7 @@ class DisagreementError(AssertionError):
         shown = self.ops[-SHOWN:]
         which = "the run" if len(shown) == len(self.ops) else f"the last {len(shown)} of {len(self.ops)} steps"
         lines += [f"{which}, under {as_code(self.config)} from {self.start_ms} ms:", program(shown)]
-        if len(shown) == len(self.ops):
+        if len(self.ops) <= DATA_OPS_MAX:
             lines += ["as data:", "    " + json.dumps(self.data())]
         return "\n".join(lines)
 
@@ -58,6 +60,7 @@ class Lockstep:
         self.queue: Queue = new_queue(start_ms)
         self.subject = subjects(config, start_ms)
         self.ops: list[Op] = []
+        self.disagreed = False
 
     def step(self, op: Op) -> Reply:
         """Do one operation on both; the model's reply. Raises `DisagreementError`."""
@@ -78,9 +81,12 @@ class Lockstep:
         self.queue = after
         return reply
 
-    def compare(self) -> None:
-        """Compare whole snapshots, without an operation. Raises `DisagreementError`."""
-        sentences = self.subject.snapshot_differences(self.queue)
+    def compare(self, *, public: bool) -> None:
+        """Compare whole snapshots, without an operation; `public`: also what the interface says of them.
+
+        Raises `DisagreementError`.
+        """
+        sentences = self.subject.snapshot_differences(self.queue, public=public)
         if sentences:
             raise self._disagreement(sentences)
 
@@ -89,6 +95,7 @@ class Lockstep:
         self.subject.close()
 
     def _disagreement(self, sentences: list[str]) -> DisagreementError:
+        self.disagreed = True
         return DisagreementError(self.config, list(self.ops), self.start_ms, sentences)
 
 

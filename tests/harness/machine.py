@@ -24,30 +24,30 @@ from hypothesis.stateful import (
 
 from telha_model import ops
 from telha_model.ops import Op
-from telha_model.policy import config_problem
 from telha_model.promises.evidence import Taken, changes
 from telha_model.replies import Completed, Enqueued, Failed, Leased, Reply
 from telha_model.situations import SOMETIMES
 from telha_model.states import FAILED, LEASED
-from telha_model.types import OVERSIZE, Backoff, Config, KindPolicy, NewJob, Ref, Value
-from tests.harness.lockstep import Lockstep, Subjects
-from tests.harness.values import LARGE, MAP
-
-START_MS: Final = 1_000
-TTL_MS: Final = 4
-KINDS: Final = ("a", "b", "ingest:x", "ingest:y:z", "system:t")
-VALUES: Final[tuple[Value, ...]] = (None, 0, 1, 2, 3, 4, 5, LARGE, MAP)
-
-LEASES: Final = (
-    ops.Lease("v", 4),
-    ops.Lease("v"),
-    ops.Lease(""),
-    ops.Lease("v", 5),
-    ops.Lease("v", scopes=()),
-    ops.Lease("v", kinds=()),
-    ops.Lease("v", kinds=("a", "*")),
+from telha_model.types import OVERSIZE, Config, NewJob, Ref, Value
+from tests.harness.draws import (
+    LEASES,
+    START_MS,
+    TTL_MS,
+    any_jobs,
+    configs,
+    keyed_jobs,
+    kinds,
+    later_jobs,
+    new_jobs,
+    scopes,
+    small,
+    values,
+    waits,
 )
-"""Plain leases, and leases with one fault each."""
+from tests.harness.lockstep import Lockstep, Subjects
+
+PUBLIC_EVERY: Final = 5
+"""The public interface's view costs more than all else together; it is asked at every fifth step and at the end."""
 REQUIRED: Final = (
     "a lease expires and is granted again",
     "a released job is granted again",
@@ -96,68 +96,6 @@ REQUIRED: Final = (
 )
 """What the gate's runs must reach, all blocks together."""
 
-small = st.sampled_from
-configs = st.builds(
-    Config,
-    lease_ttl_ms=st.just(TTL_MS),
-    max_attempts=small((2, 1)),
-    backoff=small((Backoff(1, 2, 3), Backoff(2, 1, 1), Backoff(3, 4, 40))),
-    kinds=small(
-        (
-            (),
-            (("b", KindPolicy(lease_ttl_ms=2, max_attempts=1, backoff_base_ms=5)),),
-            (
-                ("ingest:*", KindPolicy(backoff_base_ms=6, backoff_factor=3)),
-                ("ingest:y:*", KindPolicy(max_attempts=1, max_lease_age_ms=6)),
-                ("a", KindPolicy(lease_ttl_ms=1, backoff_cap_ms=2)),
-            ),
-        )
-    ),
-    max_lease_age_ms=small((None, 6)),
-    retention_completed_ms=small((None, 0, 3)),
-    retention_dead_ms=small((None, 0, 5)),
-    reason_chars_max=st.just(3),
-    events_max=small((12, 13)),
-    lease_batch_max=st.just(4),
-).filter(lambda config: config_problem(config) is None)
-
-values = small(VALUES)
-new_jobs = st.builds(
-    NewJob,
-    scope=small((1, 2, 255, 0)),
-    kind=small(KINDS[:-1]),
-    payload=values,
-    priority=small((128, 128, 0, 255)),
-    run_at_ms=st.none() | small((0, START_MS + 3, START_MS + 30)),
-    delay_ms=st.none(),
-    max_attempts=small((None, None, 1, 2)),
-    idempotency_key=small((None, None, "k", "ключ")),
-    headers=small(((), (("trace", "1"),))),
-    payload_version=small((1, 1, 2)),
-)
-later_jobs = st.tuples(small((1, 0)), small(KINDS[:3]), small((128, 0)), small((0, 1, TTL_MS))).map(
-    lambda drawn: NewJob(drawn[0], drawn[1], 1, drawn[2], delay_ms=drawn[3])
-)
-keyed_jobs = st.tuples(small((1, 1, 2)), small(("a", "a", "a", "b")), small((1, 1, 1, 2, 3, MAP))).map(
-    lambda drawn: NewJob(*drawn, idempotency_key="k")
-)
-# One fault each: which of two would be told first, nothing says.
-wrong_jobs = small(
-    (
-        NewJob(1, "system:t"),
-        NewJob(1, "no blanks"),
-        NewJob(1, "a", OVERSIZE),
-        NewJob(1, "a", priority=256),
-        NewJob(1, "a", run_at_ms=0, delay_ms=0),
-        NewJob(1, "a", max_attempts=9),
-        NewJob(1, "a", idempotency_key=""),
-    )
-)
-any_jobs = new_jobs | keyed_jobs | later_jobs | keyed_jobs | small((NewJob(0, "system:t"),)) | wrong_jobs
-scopes = st.none() | small(((1,), (0, 255), (2, 1)))
-kinds = st.none() | small((("a",), ("ingest:*",), ("ingest:y:*", "b"), ("system:*",), ("zz",)))
-waits = small((1, TTL_MS - 1, TTL_MS, TTL_MS + 1))
-
 
 class LockstepMachine(RuleBasedStateMachine):
     """Rules over `lockstep`; a subclass names the subject."""
@@ -175,6 +113,7 @@ class LockstepMachine(RuleBasedStateMachine):
 
     @initialize(target=jobs, config=configs, news=st.lists(new_jobs | keyed_jobs, max_size=4).map(tuple))
     def open(self, config: Config, news: tuple[NewJob, ...]) -> MultipleResults[int]:
+        self.seen["runs"] += 1
         self.lockstep = Lockstep(config, type(self).subjects, start_ms=START_MS)
         return _created(self.do(ops.EnqueueMany(news)))
 
@@ -234,7 +173,7 @@ class LockstepMachine(RuleBasedStateMachine):
         self.do(ops.CompleteMany(items))
 
     @rule(target=submits, ref=tokens, reason=small(("x", "", "longer than kept")), retryable=small((True, True, False)))
-    def fail(self, ref: Ref, reason: str, retryable: bool) -> MultipleResults[Op]:  # noqa: FBT001  drawn by name
+    def fail(self, ref: Ref, reason: str, retryable: bool) -> MultipleResults[Op]:
         return self._submitted(ops.Fail(ref, reason, retryable))
 
     @rule(ref=tokens, delay_ms=small((0, 0, 1, TTL_MS + 1, -1)))
@@ -316,7 +255,7 @@ class LockstepMachine(RuleBasedStateMachine):
         return granted
 
     @rule(target=submits, retryable=small((True, False)))
-    def lease_and_fail(self, retryable: bool) -> MultipleResults[Op]:  # noqa: FBT001  drawn by name
+    def lease_and_fail(self, retryable: bool) -> MultipleResults[Op]:
         granted = _granted(self.do(ops.Lease("w"))).values
         return self._submitted(ops.Fail(granted[0] if granted else Ref(0, 1), "x", retryable))
 
@@ -375,7 +314,7 @@ class LockstepMachine(RuleBasedStateMachine):
         self.do(ops.Release(ref))
 
     @rule(clean=st.booleans())
-    def reopen(self, clean: bool) -> None:  # noqa: FBT001  drawn by name
+    def reopen(self, clean: bool) -> None:
         self.do(ops.Reopen(clean))
 
     # -- all the time
@@ -384,10 +323,15 @@ class LockstepMachine(RuleBasedStateMachine):
     def same(self) -> None:
         """Whole snapshots agree."""
         if self.lockstep is not None:
-            self.lockstep.compare()
+            self.lockstep.compare(public=len(self.lockstep.ops) % PUBLIC_EVERY == 0)
 
     def teardown(self) -> None:
-        if self.lockstep is not None:
+        if self.lockstep is None:
+            return
+        try:
+            if not self.lockstep.disagreed:
+                self.lockstep.compare(public=True)
+        finally:
             self.lockstep.close()
 
     def _submitted(self, op: ops.Complete | ops.Fail) -> MultipleResults[Op]:

@@ -38,8 +38,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "stale submit",
         "tours:protocol",
         _SUBMIT,
-        "for receipt in unpack_plain(repeated)]\n    require_current(record, ref)\n",
-        "for receipt in unpack_plain(repeated)]\n",
+        "    require_current(record, ref)\n    _end(unit, record, result, marked)\n",
+        "    _end(unit, record, result, marked)\n",
     ),
     Mutant(
         "fail is not fenced",
@@ -55,8 +55,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "tours:protocol",
         _LEASES,
         '    if error is not None:\n        return outcome(ref.job_id, "stale", error=error)\n    extended,',
-        '    if error is not None and record.deadline is None:\n        return outcome(ref.job_id, "stale", error=error)\n'
-        "    extended,",
+        "    if error is not None and record.deadline is None:\n"
+        '        return outcome(ref.job_id, "stale", error=error)\n    extended,',
     ),
     Mutant(
         "release is not fenced",
@@ -120,20 +120,18 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "attempts are exact",
         "tours:sweep",
         _DECIDE,
-        "    attempts = record.attempts + 1\n    if attempts >= _ceiling(record, terms):\n"
-        '        return _died(record, terms, attempts=attempts, reason="expired"',
-        "    attempts = record.attempts\n    if attempts >= _ceiling(record, terms):\n"
-        '        return _died(record, terms, attempts=attempts, reason="expired"',
+        'the attempt counts, and the job waits out a back-off or is dead."""\n    attempts = record.attempts + 1\n',
+        'the attempt counts, and the job waits out a back-off or is dead."""\n    attempts = record.attempts\n',
     ),
     Mutant(
         "dead one failure late",
         "attempts are exact",
         "tours:death",
         _DECIDE,
-        "    if attempts >= _ceiling(record, terms):\n"
-        '        return _died(record, terms, attempts=attempts, reason=reason, dead_reason="attempts"',
-        "    if attempts > _ceiling(record, terms):\n"
-        '        return _died(record, terms, attempts=attempts, reason=reason, dead_reason="attempts"',
+        "    if attempts >= _ceiling(record, policy):\n"
+        '        return _died(record, now, policy, attempts=attempts, reason=reason, dead_reason="attempts"',
+        "    if attempts > _ceiling(record, policy):\n"
+        '        return _died(record, now, policy, attempts=attempts, reason=reason, dead_reason="attempts"',
     ),
     Mutant(
         "back-off ignores the cap",
@@ -156,8 +154,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:protocol",
         _ROWS,
-        "                writes.append(Delete(Family.JOBS, old_key))\n            writes.append(Put(Family.IDS",
-        "                pass\n            writes.append(Put(Family.IDS",
+        "        writes.append(make_delete((Family.JOBS, row_key(old))))\n",
+        "",
     ),
     Mutant(
         "two batches instead of one",
@@ -174,8 +172,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:keys",
         _UNIT,
-        "        self._count(slot.now, slot.kind, -1)\n",
-        "",
+        "            counts[place] = counts.get(place, 0) - 1\n",
+        "            counts[place] = counts.get(place, 0)\n",
     ),
     Mutant(
         "the sync is left out",
@@ -190,8 +188,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "fair scopes",
         "tours:fairness",
         _AGENDA,
-        "        if scope in self._tickets:\n            self._take_ticket(scope)\n\n",
-        "        return\n\n",
+        "        if scope in self._tickets and len(self._tickets) > 1:\n",
+        "        if scope in self._tickets and len(self._tickets) > 9:\n",
     ),
     Mutant(
         "the last served scope is not written",
@@ -210,6 +208,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        split = 0\n",
     ),
     Mutant(
+        "what came due is not noticed",
+        "progress",
+        "tours:order",
+        _AGENDA,
+        "        if self._waking and self._waking[0][0] <= now:\n",
+        "        if self._waking and self._waking[0][0] <= 0:\n",
+    ),
+    Mutant(
         "the window's edge is too high",
         "order",
         "narrow:order",
@@ -222,26 +228,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "one key, one job",
         "tours:keys",
         _ROWS,
-        "        writes.append(Put(Family.JOBS, new_key, value))\n",
-        "        writes.append(Put(Family.JOBS, new_key, value))\n"
+        "    elif old.state is not new.state:\n",
+        "    elif old.state is not new.state:\n"
         "        if new.key is not None and new.ended_at is not None:\n"
-        "            writes.append(Delete(Family.IDEM, idem_key(new.scope, new.key)))\n",
+        "            writes.append(make_delete((Family.IDEM, idem_key(new.scope, new.key))))\n",
     ),
     Mutant(
         "a retried job forgets what it was to wait for",
         "no early run",
         "stateful",
         _DECIDE,
-        "    due = max(terms.now, record.run_at or 0)\n",
-        "    due = terms.now\n",
+        "    due = max(now, record.run_at or 0)\n",
+        "    due = now\n",
     ),
     Mutant(
-        "the payload's version is not written",
-        "one key, one job",
+        "progress is not written",
+        "no job is lost",
         "stateful",
         "telha_jobs.codec",
-        "    if record.payload_version == 1:\n",
-        "    if record.payload_version >= 1:\n",
+        "    fields = (*record[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)\n",
+        "    values = record._replace(progress=None)\n"
+        "    fields = (*values[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)\n",
     ),
     Mutant(
         "the log forgets how much it swallowed",

@@ -34,6 +34,7 @@ class Verdict(NamedTuple):
     program: int
     seconds: float
     report: str
+    data: dict[str, Any] | None = None
 
     def row(self) -> dict[str, Any]:
         """The verdict as JSON-able data."""
@@ -46,6 +47,7 @@ class Verdict(NamedTuple):
             "program": self.program,
             "seconds": self.seconds,
             "report": self.report,
+            "run": self.data,
         }
 
 
@@ -84,7 +86,7 @@ def run_mutant(mutant: Mutant) -> Verdict:
         return verdict(BROKEN, done.stdout + done.stderr)
     death = json.loads(done.stdout.splitlines()[-1])
     outcome = KILLED if death["killed"] else SURVIVED
-    return verdict(outcome, death["report"], death["steps"], death["program"])
+    return verdict(outcome, death["report"], death["steps"], death["program"])._replace(data=death["data"])
 
 
 def run_mutants(mutants: Sequence[Mutant], *, jobs: int) -> Iterator[Verdict]:
@@ -153,8 +155,7 @@ def main(arguments: Sequence[str]) -> int:
         if sys.stderr.isatty():
             print(f"  {number} of {len(chosen)}", end="\r", file=sys.stderr, flush=True)
     word = "every one was killed" if not bad else f"{bad} NOT KILLED"
-    told = sys.stderr if options.json else sys.stdout
-    print(f"mutants: {len(chosen)} mutants, {word}", file=told)
+    print(f"mutants: {len(chosen)} mutants, {word}", file=sys.stderr if options.json else sys.stdout)
     return 1 if bad else 0
 
 

@@ -64,7 +64,7 @@ def as_data(value: Any) -> Any:
     if value is OVERSIZE:
         return {"type": "OVERSIZE"}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        defaults = value._field_defaults
+        defaults: dict[str, Any] = getattr(value, "_field_defaults", {})
         parts = {
             name: as_data(part)
             for name, part in zip(value._fields, value, strict=True)

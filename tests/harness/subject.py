@@ -1,7 +1,7 @@
 """What a lane drives in lock-step with the model: a *subject*.
 
-`EngineSubject` is the queue itself, on a database in memory, looked into after every step. Another subject (a server, an
-engine with faults) subclasses `Subject`, or `EngineSubject` when it has a database of its own.
+`EngineSubject` is the queue itself, on a database in memory, looked into after every step. Another subject (a server,
+an engine with faults) subclasses `Subject`, or `EngineSubject` when it has a database of its own.
 """
 
 import shutil
@@ -30,12 +30,12 @@ from tests.harness.public import public_differences
 from tests.harness.translate import Translator, queue_config
 from tests.harness.values import Names
 
-MEMORY: Final = Path("/dev/shm")  # noqa: S108  where Linux has it; a database there needs no disk
+MEMORY: Final = Path("/dev/shm")
 QUIET: Final = ("quarantine",)
-COMPACT_EVERY: Final = 300
+COMPACT_EVERY: Final = 60
 TABLES_MAX: Final = 24
 COPIES_MAX: Final = 100
-PUBLIC_EVERY: Final = 29
+PUBLIC_EVERY: Final = 61
 CHECK_EVERY: Final = 997
 
 
@@ -53,8 +53,8 @@ class Subject(ABC):
         """What differs between the model's state after the operation and the subject's, one sentence each."""
 
     @abstractmethod
-    def snapshot_differences(self, queue: Queue) -> list[str]:
-        """The same without an operation, sparing nothing: everything stored and everything the public interface says."""
+    def snapshot_differences(self, queue: Queue, *, public: bool) -> list[str]:
+        """The same without an operation, all that is stored; `public`: all that the public interface says, too."""
 
     @abstractmethod
     def close(self) -> None:
@@ -66,7 +66,8 @@ class EngineSubject(Subject):
 
     Reopening is real: a clean one closes and opens the directory; an unclean one opens a copy of the directory taken
     while the queue was open, as kill -9 would have left it. With `real_reopen_every=8` only each eighth is; the others
-    make a new queue over the store that stays open, which derives everything from disk again at a hundredth of the time.
+    make a new queue over the store that stays open, which derives everything from disk again in a hundredth of the
+    time.
     `window_rows` is how many rows the agenda keeps in memory per group: with 1 a few jobs are enough to go beyond it.
     """
 
@@ -124,11 +125,11 @@ class EngineSubject(Subject):
             found += [f"check: {problem}" for problem in self.queue.check().problems]
         return found
 
-    def snapshot_differences(self, queue: Queue) -> list[str]:
+    def snapshot_differences(self, queue: Queue, *, public: bool) -> list[str]:
         found = list(self._expectations.differences(queue, self._decoder.observe(self._raw())))
         ring = ring_difference(queue, self._agenda_ring(), settled=self._settled)
         found += [] if ring is None else [ring]
-        return found + list(public_differences(self.queue, self.names, queue))
+        return found + list(public_differences(self.queue, self.names, queue)) if public else found
 
     def close(self) -> None:
         try:
@@ -164,7 +165,7 @@ class EngineSubject(Subject):
         return replies.Reopened(self.queue._store.incarnation)
 
     def _renew(self, *, clean: bool) -> Reply:
-        """A new queue over the same open store; after an unclean end with the incarnation the store would have raised."""
+        """A new queue over the same open store; after an unclean end with the incarnation that an open would give."""
         old, store = self.queue, self.queue._store
         old._engine.shut()
         old._unsubscribe()

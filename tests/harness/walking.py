@@ -36,11 +36,11 @@ class Shard(NamedTuple):
     """One part of a universe's tour."""
 
     universe: str
-    index: int
-    count: int
+    part: int
+    parts: int
 
     def __str__(self) -> str:
-        return self.universe if self.count == 1 else f"{self.universe}-{self.index + 1}of{self.count}"
+        return self.universe if self.parts == 1 else f"{self.universe}-{self.part + 1}of{self.parts}"
 
 
 class Walked(NamedTuple):
@@ -52,7 +52,7 @@ class Walked(NamedTuple):
 
 def shards_of(name: str) -> list[Shard]:
     """The parts of a universe's tour."""
-    return [Shard(name, index, SHARDS[name]) for index in range(SHARDS[name])]
+    return [Shard(name, part, SHARDS[name]) for part in range(SHARDS[name])]
 
 
 def ci_names() -> set[str]:

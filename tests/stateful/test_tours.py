@@ -1,14 +1,12 @@
 """Every universe of the model, walked edge by edge on the real queue, everything compared after every step."""
 
-from functools import partial
-
 import pytest
 
-from tests.harness.subject import EngineSubject
+from tests.harness.lockstep import DisagreementError
+from tests.harness.subject import TamperedSubject, narrow_subject, tour_subject
 from tests.harness.walking import SHARDS, Shard, ci_graph, ci_names, plan, shards_of, walk_all
 
 SHARDED = [shard for name in SHARDS for shard in shards_of(name)]
-subject = partial(EngineSubject, real_reopen_every=8)
 
 
 @pytest.mark.slow
@@ -16,9 +14,26 @@ subject = partial(EngineSubject, real_reopen_every=8)
 def test_the_queue_follows_the_model_along_every_edge(shard: Shard) -> None:
     """Reply, rows, derived families, counters, ring and time agree after each step of this part of the tour."""
     graph = ci_graph(shard.universe)
-    parts = plan(graph, shard=shard.index, shards=shard.count)
-    walked = walk_all(graph, parts, subject)
+    parts = plan(graph, shard=shard.part, shards=shard.parts)
+    walked = walk_all(graph, parts, tour_subject)
     assert sum(len(part.steps) for part in parts) == walked.steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["order", "keys"])
+def test_the_smallest_window_changes_nothing(name: str) -> None:
+    """With one row per group in memory the agenda reads on from disk all the time, and still answers as the model."""
+    graph = ci_graph(name)
+    parts = plan(graph)
+    assert sum(len(part.steps) for part in parts) == walk_all(graph, parts, narrow_subject).steps
+
+
+def test_the_tour_rings_over_a_tampered_queue() -> None:
+    """A canary: one derived entry too many ends the tour, with the shortest program that shows it."""
+    graph = ci_graph("keys")
+    with pytest.raises(DisagreementError, match="timers: has") as found:
+        walk_all(graph, plan(graph), TamperedSubject)
+    assert len(found.value.ops) == 1
 
 
 @pytest.mark.parametrize("name", SHARDS)
@@ -28,7 +43,7 @@ def test_the_shards_together_take_every_edge(name: str) -> None:
     taken = {
         edge
         for shard in shards_of(name)
-        for part in plan(graph, shard=shard.index, shards=shard.count)
+        for part in plan(graph, shard=shard.part, shards=shard.parts)
         for edge in zip(part.places, part.steps, strict=False)
     }
     assert {(place, step) for place, row in enumerate(graph.targets) for step in range(len(row))} == taken
