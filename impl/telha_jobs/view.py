@@ -7,6 +7,7 @@ whose caller has no answer yet and which a power loss would take back (`owned_el
 
 import os
 import re
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +15,11 @@ from typing import Self
 from uuid import UUID
 
 from telha_jobs import arguments
+from telha_jobs.audit import Marks
 from telha_jobs.clock import Clock
 from telha_jobs.codec import kind_name
 from telha_jobs.consistency import check
+from telha_jobs.core.record import Record
 from telha_jobs.engine import reader
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.keys import ID_BYTES
@@ -26,6 +29,10 @@ from telha_jobs.store.opening import lock_owner
 from telha_jobs.store.port import Family
 from telha_jobs.store.rocks import RocksStore
 from telha_jobs.types import CheckReport, Job, Page, State
+
+def _marks(record: Record) -> Marks:
+    return Marks(record.sequence, record.token, record.leased_at, record.purge_at, record.lease_end)
+
 
 _ID_DIGITS = ID_BYTES * 2
 _PREFIX = re.compile(rf"[0-9a-f]{{1,{_ID_DIGITS}}}\Z")
@@ -104,6 +111,11 @@ class View:
     def check(self) -> CheckReport:
         """Prove that everything derived follows from the rows; reads the whole database."""
         return check(self._store, self._source.kinds)
+
+    def rows(self) -> Iterator[tuple[UUID, tuple[Job, Marks] | None]]:
+        """Every job in id order, with the marks of its row for an audit; None instead for a job that cannot be read."""
+        for job_id, found in reader.rows(self._source):
+            yield UUID(bytes=job_id), None if found is None else (found[0], _marks(found[1]))
 
     def now_ms(self) -> int:
         """The time in ms since the epoch, never before the newest time in the database."""

@@ -42,7 +42,7 @@ def _swallow_one(log: tuple[LogEntry, ...], head: int) -> tuple[LogEntry, ...]:
     return (*log[:head], LogEntry(second.at_ms, ELIDED, detail), *log[head + 2 :])
 
 
-_MOVES: dict[int, frozenset[State | None]] = {
+MOVES: dict[int, frozenset[State | None]] = {
     ENQUEUED: frozenset({None}),
     LEASED: frozenset({State.PENDING}),
     COMPLETED: frozenset({State.LEASED}),
@@ -64,7 +64,7 @@ def state_after(events: tuple[LogEntry, ...]) -> State | None:
         if event.transition == ELIDED:
             state = State(event.detail["state"])
             continue
-        if state not in _MOVES[event.transition]:
+        if state not in MOVES[event.transition]:
             return None
         state = STATE_AFTER[event.transition]
     return state

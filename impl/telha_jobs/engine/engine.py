@@ -95,6 +95,7 @@ class Engine:
     def reap(self, limit: int | None) -> ReapReport:
         """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
         sweep = Sweep(self.store.now(), limit, self._shared.timers_floor)
+        self.read(sweep.look)
         while not sweep.finished:
             with self._lock:
                 try:

@@ -1,6 +1,6 @@
 """Reads: a job, a listing, counts. They follow the rows and change nothing, not even a row that cannot be decoded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -11,6 +11,7 @@ from telha_jobs.counters import Counters
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError
 from telha_jobs.keys import ID_BYTES, parse_job_key, parse_place
 from telha_jobs.kinds import Kinds
+from telha_jobs.recovery import pages
 from telha_jobs.store.port import Family, Store
 from telha_jobs.types import Event, Job, Page, State
 
@@ -102,26 +103,42 @@ def ids_between(source: Source, low: bytes, high: bytes, limit: int) -> list[byt
     return [key for key, _ in source.store.scan(Family.IDS, low, high + b"\0", limit)]
 
 
+def rows(source: Source) -> Iterator[tuple[bytes, tuple[Job, Record] | None]]:
+    """Every job in id order: its id, and the job with its record; None for one that cannot be read."""
+    for job_id, _ in pages(source.store, Family.IDS, b"", None):
+        try:
+            record = _record(source, job_id, _any)
+            yield job_id, None if record is None else (_job(source, record), record)
+        except UnreadableError:
+            yield job_id, None
+
+
 def _any(key: bytes, kind: int) -> bool:
     del key, kind
     return True
 
 
 def _read(source: Source, job_id: bytes, wanted: Callable[[bytes, int], bool]) -> Job | None:
+    try:
+        record = _record(source, job_id, wanted)
+        return None if record is None else _job(source, record)
+    except UnreadableError:
+        raise JobUnreadableError(UUID(bytes=job_id)) from None
+
+
+def _record(source: Source, job_id: bytes, wanted: Callable[[bytes, int], bool]) -> Record | None:
+    """The job's record, if there is such a job and it is wanted. Raises `UnreadableError`."""
     [place] = source.store.read(((Family.IDS, job_id),))
     if place.value is None or len(job_id) != ID_BYTES:
         return None
     try:
         key, kind = parse_place(place.value)
-    except ValueError:
-        raise JobUnreadableError(UUID(bytes=job_id)) from None
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
     if not wanted(key, kind):
         return None
     [row] = source.store.read(((Family.JOBS, key),))
-    try:
-        return _job(source, decode_record(key, row.value or b""))  # no row reads as an empty one: unreadable
-    except UnreadableError:
-        raise JobUnreadableError(UUID(bytes=job_id)) from None
+    return decode_record(key, row.value or b"")  # no row reads as an empty one: unreadable
 
 
 def _job(source: Source, record: Record) -> Job:

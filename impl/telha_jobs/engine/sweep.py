@@ -44,6 +44,10 @@ class Sweep:
         self._tally: Counter[str] = Counter()
         self._ended = False
 
+    def look(self, shared: Shared) -> None:
+        """One bounded look, without a unit of work: when there is nothing to do the sweep is finished."""
+        self._ended = self.finished = not self._has_work(shared)
+
     def chunk(self, unit: Unit) -> Chunk:
         """Handle the next timers, at most one commit's worth. Changes nothing here: a conflict may run it again."""
         limit = CHUNK if self._remaining is None else min(CHUNK, self._remaining)
@@ -67,8 +71,8 @@ class Sweep:
 
     def report(self, shared: Shared) -> ReapReport:
         """What the sweep did, and whether work whose time had come is waiting."""
-        left = not self._ended and bool(shared.store.scan(Family.TIMERS, self._start, self._end, 1))
-        if self._ended:
+        left = not self._ended and self._has_work(shared)
+        if not left:
             # Whatever is written from now on is due no earlier than this sweep's time.
             shared.timers_floor = self._now
         tally = self._tally
@@ -80,6 +84,9 @@ class Sweep:
             quarantined=tally["quarantined"],
             more=left or bool(self._made),
         )
+
+    def _has_work(self, shared: Shared) -> bool:
+        return bool(shared.store.scan(Family.TIMERS, self._start, self._end, 1))
 
     def _handle(self, unit: Unit, key: bytes, tally: Counter[str]) -> bytes | None:
         """Do the work of one timer; the timer that the job has afterwards."""
