@@ -4,6 +4,11 @@ Start at `step.step`; the vocabulary is in `types`, `ops`, `replies`, `states` a
 `invariants`.
 """
 
+from typing import Final
+
 from .step import step
 
-__all__ = ["step"]
+SPEC_VERSION: Final = "0.2"
+"""The version of the specification. A change of what any operation answers or leaves behind is a new one."""
+
+__all__ = ["SPEC_VERSION", "step"]
