@@ -30,10 +30,6 @@ from telha_jobs.store.port import Family
 from telha_jobs.store.rocks import RocksStore
 from telha_jobs.types import CheckReport, Job, Page, State
 
-def _marks(record: Record) -> Marks:
-    return Marks(record.sequence, record.token, record.leased_at, record.purge_at, record.lease_end)
-
-
 _ID_DIGITS = ID_BYTES * 2
 _PREFIX = re.compile(rf"[0-9a-f]{{1,{_ID_DIGITS}}}\Z")
 
@@ -142,3 +138,7 @@ class View:
         """The jobs whose rows are in quarantine, in id order."""
         ids = {key[:ID_BYTES]: None for key, _ in pages(self._store, Family.QUARANTINE, b"", None)}
         return tuple(UUID(bytes=job_id) for job_id in ids)
+
+
+def _marks(record: Record) -> Marks:
+    return Marks(record.sequence, record.token, record.leased_at, record.purge_at, record.lease_end)

@@ -2,7 +2,7 @@
 
 import click
 
-from telha_jobs.cli import reading, writing
+from telha_jobs.cli import auditing, reading, writing
 from telha_jobs.cli.options import examples, group_data_option
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -36,7 +36,8 @@ def jobs(ctx: click.Context, data: str | None) -> None:
     """Look at the jobs of a queue, and act on them.
 
     A queue is a directory: --data DIR (before or after the command), or TELHA_DATA. While another process has it open,
-    ls, show, counts and check still work and say that they may show what is not durable yet; the others refuse.
+    ls, show, counts, check, audit and export still work and say that they may show what is not durable yet; the others
+    refuse.
 
     Job ids may be cut short as long as one job is meant, with or without dashes. Data goes to stdout, everything else
     to stderr.
@@ -49,6 +50,8 @@ for command in (
     reading.show,
     reading.counts,
     reading.check,
+    auditing.audit,
+    auditing.export,
     writing.retry,
     writing.cancel,
     writing.discard,
