@@ -75,7 +75,7 @@ class Lockstep:
             raise self._disagreement([f"model {as_code(wanted)}, queue raised {error!r}"]) from error
         if wanted != found:
             raise self._disagreement([f"reply: model {as_code(wanted)}, queue {as_code(found)}"])
-        sentences = self.subject.differences(before, op, reply, after)
+        sentences = self.subject.differences(before, op, after)
         if sentences:
             raise self._disagreement(sentences)
         self.queue = after

@@ -154,8 +154,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:protocol",
         _ROWS,
-        "        writes.append(make_delete((Family.JOBS, row_key(old))))\n",
-        "",
+        "            writes.append(make_delete((Family.JOBS, row_key(old))))\n",
+        "            pass\n",
     ),
     Mutant(
         "two batches instead of one",
@@ -228,8 +228,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "one key, one job",
         "tours:keys",
         _ROWS,
-        "    elif old.state is not new.state:\n",
-        "    elif old.state is not new.state:\n"
+        "    if old is None or old.state is not new.state:\n",
+        "    if old is None or old.state is not new.state:\n"
         "        if new.key is not None and new.ended_at is not None:\n"
         "            writes.append(make_delete((Family.IDEM, idem_key(new.scope, new.key))))\n",
     ),

@@ -49,7 +49,7 @@ class Subject(ABC):
         """Do one operation and tell the reply in the model's terms. An exception no reply stands for passes."""
 
     @abstractmethod
-    def differences(self, before: Queue, op: Op, reply: Reply, after: Queue) -> list[str]:
+    def differences(self, before: Queue, op: Op, after: Queue) -> list[str]:
         """What differs between the model's state after the operation and the subject's, one sentence each."""
 
     @abstractmethod
@@ -107,9 +107,10 @@ class EngineSubject(Subject):
             case _:
                 return self._translator.call(self.queue, op)
 
-    def differences(self, before: Queue, op: Op, reply: Reply, after: Queue) -> list[str]:
+    def differences(self, before: Queue, op: Op, after: Queue) -> list[str]:
         self._steps += 1
-        self._settled = self._is_settled(op, reply)
+        if isinstance(op, ops.Advance | ops.Reopen):
+            self._settled = isinstance(op, ops.Reopen)
         found = []
         written = self._sequence_on_disk()
         if written != self._written or after.jobs is not before.jobs or after.last_served != before.last_served:
@@ -182,23 +183,13 @@ class EngineSubject(Subject):
 
     # -- looking inside
 
-    def _is_settled(self, op: Op, reply: Reply) -> bool:
-        """Whether the queue has taken note of the time: it does when an operation gets past its arguments."""
-        match op, reply:
-            case ops.Reopen(), _:
-                return True
-            case ops.Advance(), _:
-                return False
-            case _, replies.BadArgument():
-                return self._settled
-            case _:
-                return True
-
     def _database_differences(self, op: Op, before: Queue, after: Queue) -> list[str]:
         seen = self._decoder.observe(self._raw())
         found = list(self._expectations.differences(after, seen))
         commits = seen.meta.get("commit", (0, 0))[0]
         grown, self._commits = commits - self._commits, commits
+        # Whoever only came due joins the ring by the next operation that writes, at the latest.
+        self._settled = self._settled or grown > 0
         if not (grown == 1 or (grown == 0 and (after.jobs is before.jobs or isinstance(op, ops.Reopen)))):
             found.append(f"commits: one operation made {grown}")
         if grown and after.jobs is before.jobs and not isinstance(op, ops.Extend):
