@@ -57,6 +57,11 @@ class _Group:
         self.wake: int | None = None  # due time of the heap entry in force while not ready
 
 
+def _behind(place: Place) -> Place:
+    """The first place that is not at or before this one."""
+    return place[0], place[1] + b"\0"
+
+
 def _first_row(group: _Group) -> Row:
     return make_row((*group.key, *group.window[0]))
 
@@ -90,10 +95,9 @@ class Agenda:
 
     # -- building
 
-    def load(self, group: GroupKey, window: list[Place], *, complete: bool) -> None:
-        """Take over one group at open: its first rows in order, and whether these are all."""
-        edge = None if complete else (window[-1][0], window[-1][1] + b"\0")
-        self._await(self._added(_Group(group, window, edge)))
+    def load(self, group: GroupKey, first: Place) -> None:
+        """Take over one group at open by its first row; the others are read when they are needed."""
+        self._await(self._added(_Group(group, [first], _behind(first))))
 
     def start(self, now: int, last_served: bytes | None) -> None:
         """Form the ring of an open: scopes with a due row, cyclic from the one behind the last served."""
@@ -225,7 +229,7 @@ class Agenda:
         start = group.edge
         window = self._refill(group.key, start, WINDOW_ROWS)
         full = len(window) == WINDOW_ROWS
-        group.edge = edge = (window[-1][0], window[-1][1] + b"\0") if full else None
+        group.edge = edge = _behind(window[-1]) if full else None
         added = self._unwritten.get(group.key, ())
         group.window = sorted({*window, *(one for one in added if one >= start and (edge is None or one < edge))})
 

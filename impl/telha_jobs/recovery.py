@@ -5,7 +5,7 @@ proves that it does.
 import logging
 from collections.abc import Iterator
 
-from telha_jobs.agenda import WINDOW_ROWS, Agenda, GroupKey, Place
+from telha_jobs.agenda import Agenda, GroupKey, Place
 from telha_jobs.counters import Counters
 from telha_jobs.keys import (
     COUNT_PREFIX,
@@ -67,8 +67,7 @@ def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
             seek = first[0][0] + b"\0"
             continue
         group = (row.scope, row.kind, row.priority)
-        window = _places(store, group, (row.due, row.job_id), WINDOW_ROWS)
-        agenda.load(group, window, complete=len(window) < WINDOW_ROWS)
+        agenda.load(group, (row.due, row.job_id))
         behind = after(group_prefix(*group))
         if behind is None:
             break

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from rocksdict import Rdict, ReadOptions
 
-from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda, recovery
+from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda
 from telha_jobs.store.layout import INCARNATION_KEY, encode_incarnation
 from telha_jobs.store.port import Family
 from telha_model import ops, replies
@@ -77,8 +77,7 @@ class EngineSubject(Subject):
         self._real_every = real_reopen_every
         self._restore = ExitStack()
         if window_rows is not None:
-            for module in (agenda, recovery):
-                self._restore.enter_context(patch.object(module, "WINDOW_ROWS", window_rows))
+            self._restore.enter_context(patch.object(agenda, "WINDOW_ROWS", window_rows))
         self._reopens = 0
         self.names = Names()
         self._settings: QueueConfig = queue_config(config)
