@@ -86,7 +86,7 @@ def export(data: str) -> None:
             job, marks = found
             line(json.dumps({**to_json(job), "row": row_of(marks)}, allow_nan=False))
     if unreadable:
-        raise Refused(f"{many(unreadable, 'job')} cannot be read and were left out: see telha jobs check")
+        raise Refused(f"left out, because unreadable: {many(unreadable, 'job')}; see telha jobs check")
 
 
 def _directory(ctx: click.Context, data: str | None) -> str:
@@ -154,7 +154,7 @@ def _audited(jobs: Iterator[_Told], *, as_json: bool) -> int:
     for group in across.unjudged:
         note(f"{group}: too many jobs wait there for the order of grants to be judged")
     if unreadable:
-        note(f"{many(unreadable, 'job')} cannot be read and were not audited: see telha jobs check")
+        note(f"not audited, because unreadable: {many(unreadable, 'job')}; see telha jobs check")
     verdict = "every log tells the truth" if not findings else many(findings, "finding")
     if as_json:
         line(dumps({"jobs": audited, "events": events, "findings": findings, "unreadable": unreadable}))
