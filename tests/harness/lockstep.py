@@ -1,20 +1,18 @@
 """One step of the model, the same step of a subject, and the comparison of reply and whole state."""
 
-import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from telha_model.ops import Op
 from telha_model.replies import Reply
 from telha_model.state import Queue, new_queue
 from telha_model.step import step
 from telha_model.types import Config
-from tests.harness.program import as_code, as_data, program
+from tests.harness.program import as_code, program
 from tests.harness.subject import Subject
 from tests.harness.translate import expected_reply
 
 SHOWN: Final = 12
-DATA_OPS_MAX: Final = 500
 """A longer run is no evidence anybody reads; its lane repeats it."""
 SENTENCES_MAX: Final = 8
 
@@ -32,12 +30,8 @@ class DisagreementError(AssertionError):
         self.sentences = sentences
         super().__init__(self.describe())
 
-    def data(self) -> dict[str, Any]:
-        """The run as JSON-able data; `Lockstep.rerun` takes its parts."""
-        return {"config": as_data(self.config), "start_ms": self.start_ms, "ops": [as_data(op) for op in self.ops]}
-
     def describe(self) -> str:
-        """What differs, the last steps as a program, and the whole run as data when it is short."""
+        """What differs, and the last steps as a program. The whole run is in the trace that a lane keeps."""
         last = as_code(self.ops[-1]) if self.ops else "the first open"
         lines = [f"model and queue differ at step {len(self.ops)}, {last}:"]
         lines += [f"  - {sentence}" for sentence in self.sentences[:SENTENCES_MAX]]
@@ -46,15 +40,18 @@ class DisagreementError(AssertionError):
         shown = self.ops[-SHOWN:]
         which = "the run" if len(shown) == len(self.ops) else f"the last {len(shown)} of {len(self.ops)} steps"
         lines += [f"{which}, under {as_code(self.config)} from {self.start_ms} ms:", program(shown)]
-        if len(self.ops) <= DATA_OPS_MAX:
-            lines += ["as data:", "    " + json.dumps(self.data())]
         return "\n".join(lines)
 
 
-class Lockstep:
-    """Drives model and subject together."""
+Keep = Callable[[DisagreementError], None]
+"""Keeps a difference before it is raised."""
 
-    def __init__(self, config: Config, subjects: Subjects, *, start_ms: int = 1_000) -> None:
+
+class Lockstep:
+    """Drives model and subject together; what differs goes to `keep` before it is raised."""
+
+    def __init__(self, config: Config, subjects: Subjects, *, start_ms: int = 1_000, keep: Keep | None = None) -> None:
+        self._keep = keep
         self.config = config
         self.start_ms = start_ms
         self.queue: Queue = new_queue(start_ms)
@@ -96,17 +93,7 @@ class Lockstep:
 
     def _disagreement(self, sentences: list[str]) -> DisagreementError:
         self.disagreed = True
-        return DisagreementError(self.config, list(self.ops), self.start_ms, sentences)
-
-
-def rerun(config: Config, ops: list[Op], subjects: Subjects, *, start_ms: int) -> DisagreementError | None:
-    """Run a program from a fresh queue; the disagreement it meets, if any."""
-    lockstep = Lockstep(config, subjects, start_ms=start_ms)
-    try:
-        for op in ops:
-            lockstep.step(op)
-    except DisagreementError as error:
+        error = DisagreementError(self.config, list(self.ops), self.start_ms, sentences)
+        if self._keep is not None:
+            self._keep(error)
         return error
-    finally:
-        lockstep.close()
-    return None

@@ -11,6 +11,8 @@ there are none: whatever is refused is refused by both.
 from collections import Counter
 from typing import ClassVar, Final
 
+import hypothesis
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -44,7 +46,7 @@ from tests.harness.draws import (
     values,
     waits,
 )
-from tests.harness.lockstep import Lockstep, Subjects
+from tests.harness.lockstep import Keep, Lockstep, Subjects
 
 PUBLIC_EVERY: Final = 5
 """The public interface's view costs more than all else together; it is asked at every fifth step and at the end."""
@@ -102,6 +104,7 @@ class LockstepMachine(RuleBasedStateMachine):
 
     subjects: ClassVar[Subjects]
     seen: ClassVar[Counter[str]]
+    keep: ClassVar[Keep | None] = None
 
     jobs = Bundle("jobs")
     tokens = Bundle("tokens")
@@ -114,7 +117,7 @@ class LockstepMachine(RuleBasedStateMachine):
     @initialize(target=jobs, config=configs, news=st.lists(new_jobs | keyed_jobs, max_size=4).map(tuple))
     def open(self, config: Config, news: tuple[NewJob, ...]) -> MultipleResults[int]:
         self.seen["runs"] += 1
-        self.lockstep = Lockstep(config, type(self).subjects, start_ms=START_MS)
+        self.lockstep = Lockstep(config, type(self).subjects, start_ms=START_MS, keep=type(self).keep)
         return _created(self.do(ops.EnqueueMany(news)))
 
     def do(self, op: Op) -> Reply:
@@ -345,9 +348,30 @@ class LockstepMachine(RuleBasedStateMachine):
         self.do(ops.Advance(max(0, min(waits, default=0)) + late_ms))
 
 
-def machine(subjects: Subjects, seen: Counter[str], *, name: str) -> type[LockstepMachine]:
-    """The machine for a subject. Hypothesis derives a derandomised run from `name`: another name is another run."""
-    return type(name, (LockstepMachine,), {"subjects": staticmethod(subjects), "seen": seen})
+def machine(subjects: Subjects, seen: Counter[str], *, seed: int, keep: Keep | None = None) -> type[LockstepMachine]:
+    """The machine for a subject and a seed, on which its runs depend alone. `keep` is given every difference."""
+    kept = None if keep is None else staticmethod(keep)
+    made = type(f"Seed{seed}", (LockstepMachine,), {"subjects": staticmethod(subjects), "seen": seen, "keep": kept})
+    return hypothesis.seed(seed)(made)
+
+
+def settings_of(block: type[LockstepMachine]) -> settings:
+    """The profile's settings, from the machine's own: fresh ones would bring a deadline back.
+
+    The machine's own silence every health check, also those that find starved runs; the profile's choice is put back.
+    Nothing is shrunk, and one difference is enough: the trace of the first one is minimised by our own tool, which asks
+    the model first and does not cost a database for every guess.
+    """
+    profile = settings.default
+    if profile is None:
+        raise AssertionError("no profile is loaded")
+    phases = tuple([phase for phase in profile.phases if phase is not Phase.shrink])
+    return settings(
+        block.TestCase.settings,
+        suppress_health_check=profile.suppress_health_check,
+        phases=phases,
+        report_multiple_bugs=False,
+    )
 
 
 def _created(reply: Reply) -> MultipleResults[int]:

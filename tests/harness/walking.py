@@ -15,7 +15,7 @@ from telha_model.quotient import Classifier
 from telha_model.tours import Walk, walks
 from telha_model.universe import Universe
 from telha_model.universes import universes
-from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
+from tests.harness.lockstep import DisagreementError, Keep, Lockstep, Subjects
 
 OnStep = Callable[[int], None]
 START: Final = 0
@@ -115,39 +115,39 @@ def way_to(graph: Graph, wanted: int) -> list[int]:
     return way
 
 
-def walk_all(graph: Graph, parts: list[Walk], subjects: Subjects, *, on_step: OnStep | None = None) -> Walked:
-    """Walk each part on a fresh subject. A disagreement is raised with the shortest program that shows it."""
+def walk_all(
+    graph: Graph, parts: list[Walk], subjects: Subjects, *, on_step: OnStep | None = None, keep: Keep | None = None
+) -> Walked:
+    """Walk each part on a fresh subject. A disagreement goes to `keep`, and is raised with the shortest program that
+    shows it.
+    """
+    universe = graph.universe
+    classify = Classifier(universe.config, universe.quotient)
+    classes = list(map(classify, graph.states))
+    offer = offers(universe.alphabet)
     taken: set[tuple[int, int]] = set()
     steps = 0
     for part in parts:
-        if on_step is None:
-            _walk(graph, part, subjects)
-        else:
-            _walk(graph, part, subjects, on_step=lambda step, before=steps: on_step(before + step))  # type: ignore[misc]
-        steps += len(part.steps)
+        lockstep = Lockstep(universe.config, subjects, start_ms=universe.start_ms)
+        try:
+            for place, step, target in zip(part.places, part.steps, part.places[1:], strict=False):
+                steps += 1
+                if on_step is not None:
+                    on_step(steps)
+                before = lockstep.queue
+                try:
+                    lockstep.step(offer(before)[step])
+                except DisagreementError as error:
+                    found = shortest(graph, place, step, error, subjects)
+                    if keep is not None:
+                        keep(found)
+                    raise found from None
+                if lockstep.queue is not before and classify(lockstep.queue) != classes[target]:
+                    raise AssertionError(f"step {steps} does not lead where the graph says: the quotient is too coarse")
+        finally:
+            lockstep.close()
         taken.update(zip(part.places, part.steps, strict=False))
     return Walked(steps, len(taken))
-
-
-def _walk(graph: Graph, part: Walk, subjects: Subjects, *, on_step: OnStep | None = None) -> None:
-    universe = graph.universe
-    offer = offers(universe.alphabet)
-    classify = Classifier(universe.config, universe.quotient)
-    classes = list(map(classify, graph.states))
-    lockstep = Lockstep(universe.config, subjects, start_ms=universe.start_ms)
-    try:
-        for index, step in enumerate(part.steps):
-            if on_step is not None:
-                on_step(index + 1)
-            before = lockstep.queue
-            try:
-                lockstep.step(offer(before)[step])
-            except DisagreementError as error:
-                raise shortest(graph, part.places[index], step, error, subjects) from None
-            if lockstep.queue is not before and classify(lockstep.queue) != classes[part.places[index + 1]]:
-                raise AssertionError(f"step {index + 1} does not lead where the graph says: the quotient is too coarse")
-    finally:
-        lockstep.close()
 
 
 def shortest(graph: Graph, place: int, step: int, error: DisagreementError, subjects: Subjects) -> DisagreementError:

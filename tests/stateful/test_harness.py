@@ -10,9 +10,11 @@ from telha_model import ops
 from telha_model.alphabet import offers
 from telha_model.ops import Op
 from telha_model.step import step
+from telha_model.trace import Act, TraceError
+from telha_model.trace_data import read, write
 from telha_model.types import OVERSIZE, Config, KindPolicy, NewJob, Ref
 from tests.harness.decode import Decoder
-from tests.harness.program import as_code, as_data, from_data
+from tests.harness.program import as_code
 from tests.harness.values import REAL_VALUES, Names, packed, scope_uuid, value_of
 from tests.harness.walking import ci_graph
 
@@ -32,22 +34,22 @@ def test_an_operation_comes_back_from_its_data(name: str) -> None:
     """Every operation of a universe survives JSON, and is what its code says."""
     every = set(offered(name))
     words: dict[str, Any] = {**vars(ops), "NewJob": NewJob, "Ref": Ref, "OVERSIZE": OVERSIZE}
-    assert every == {from_data(json.loads(json.dumps(as_data(op)))) for op in every}
+    assert every == {read(Act, json.loads(json.dumps(write(Act, op))), "op") for op in every}
     assert every == {eval(as_code(op), words) for op in every}
 
 
 def test_a_program_of_an_unknown_type_is_refused() -> None:
     """Data of another vocabulary is an error, not an operation that does nothing."""
-    with pytest.raises(KeyError):
-        from_data({"type": "Explode"})
-    with pytest.raises(TypeError):
-        from_data({"type": "Reap", "how": "slowly"})
+    with pytest.raises(TraceError, match="'explode' is unknown"):
+        read(Act, {"is": "explode"}, "op")
+    with pytest.raises(TraceError, match="no field is called 'how'"):
+        read(Act, {"is": "reap", "how": "slowly"}, "op")
 
 
 def test_settings_come_back_from_their_data() -> None:
     """A configuration with policies survives JSON."""
     config = Config(kinds=(("a:*", KindPolicy(max_attempts=2)),), retention_completed_ms=None)
-    assert config == from_data(json.loads(json.dumps(as_data(config))))
+    assert config == read(Config, json.loads(json.dumps(write(Config, config))), "config")
 
 
 @pytest.mark.parametrize("name", UNIVERSES)

@@ -2,8 +2,8 @@
 
 import ast
 import inspect
+import secrets
 from collections import Counter
-from functools import partial
 
 import pytest
 from hypothesis import Phase, Verbosity, settings
@@ -11,12 +11,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.harness import draws
 from tests.harness import machine as module
-from tests.harness.lockstep import DisagreementError, Subjects
-from tests.harness.machine import REQUIRED, LockstepMachine, machine
+from tests.harness.lanes import SEEDS, machine_keeper
+from tests.harness.lockstep import DisagreementError
+from tests.harness.machine import REQUIRED, machine, settings_of
 from tests.harness.subject import EngineSubject, TamperedSubject
+from tests.harness.subjects import SUBJECTS
 
-BLOCKS: dict[str, Subjects] = {"First": EngineSubject, "Second": partial(EngineSubject, window_rows=1)}
-"""Runs of different seeds: the second with an agenda that keeps one row per group in memory."""
 STEPS_PER_RUN_MIN = 25
 FIELDS = (
     "max_examples",
@@ -31,22 +31,24 @@ FIELDS = (
 )
 
 
-def settings_of(block: type[LockstepMachine]) -> settings:
-    """The profile's settings, from the machine's own: fresh ones would bring a deadline back.
-
-    The machine's own silence every health check, also those that find starved runs; the profile's choice is put back.
-    """
+def seed_for(subject: str, request: pytest.FixtureRequest) -> int:
+    """The gate's own seed; for fresh runs the one that the command line gives, else a drawn one."""
     profile = settings.default
     assert profile is not None
-    return settings(block.TestCase.settings, suppress_health_check=profile.suppress_health_check)
+    if profile.derandomize:
+        return SEEDS[subject]
+    given = request.config.getoption("--hypothesis-seed")
+    return secrets.randbelow(2**32) if given is None else int(given) + SEEDS[subject]
 
 
 @pytest.mark.slow
-def test_random_runs_agree_and_reach_what_they_are_for() -> None:
+def test_random_runs_agree_and_reach_what_they_are_for(request: pytest.FixtureRequest) -> None:
     """Queue and model agree along every run; the runs are long, and together they reach each required situation."""
     seen: Counter[str] = Counter()
-    for name, subjects in BLOCKS.items():
-        block = machine(subjects, seen, name=name)
+    for subject in SEEDS:
+        seed = seed_for(subject, request)
+        print(f"lane hypothesis, seed {seed}, subject {subject}")
+        block = machine(SUBJECTS[subject], seen, seed=seed, keep=machine_keeper(subject, seed))
         run_state_machine_as_test(block, settings=settings_of(block))
     assert [name for name in REQUIRED if not seen[name]] == []
     assert seen["steps"] >= STEPS_PER_RUN_MIN * seen["runs"]
@@ -54,19 +56,21 @@ def test_random_runs_agree_and_reach_what_they_are_for() -> None:
 
 def test_the_machine_rings_over_a_tampered_queue() -> None:
     """A canary: one derived entry too many ends the run, and the error names it and gives the program."""
-    block = machine(TamperedSubject, Counter(), name="Canary")
-    quick = settings(settings_of(block), phases=(Phase.generate,), verbosity=Verbosity.quiet)
+    block = machine(TamperedSubject, Counter(), seed=1)
+    quick = settings(settings_of(block), verbosity=Verbosity.quiet)
     with pytest.raises(DisagreementError, match=r"timers: has Timer\(at_ms=0, job=\d+\) too many") as found:
         run_state_machine_as_test(block, settings=quick)
     assert "Enqueue" in str(found.value)
 
 
 def test_the_machine_keeps_the_profile() -> None:
-    """A machine runs under every field of the profile: no deadline, no health check silenced, no fewer runs."""
+    """No deadline, no health check silenced, no fewer runs: a machine leaves only shrinking to our own minimiser."""
     profile = settings.default
     assert profile is not None
-    found = settings_of(machine(EngineSubject, Counter(), name="Unused"))
-    assert {name: getattr(profile, name) for name in FIELDS} == {name: getattr(found, name) for name in FIELDS}
+    found = settings_of(machine(EngineSubject, Counter(), seed=1))
+    phases = tuple([phase for phase in profile.phases if phase is not Phase.shrink])
+    wanted = {name: getattr(profile, name) for name in FIELDS} | {"phases": phases, "report_multiple_bugs": False}
+    assert wanted == {name: getattr(found, name) for name in FIELDS}
 
 
 def test_no_run_is_thrown_away() -> None:

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.harness.lanes import tour_keeper
 from tests.harness.lockstep import DisagreementError
-from tests.harness.subject import TamperedSubject, narrow_subject, tour_subject
+from tests.harness.subject import TamperedSubject
+from tests.harness.subjects import SUBJECTS
 from tests.harness.walking import SHARDS, Shard, ci_graph, ci_names, plan, shards_of, walk_all
 
 SHARDED = [shard for name in SHARDS for shard in shards_of(name)]
@@ -15,7 +17,8 @@ def test_the_queue_follows_the_model_along_every_edge(shard: Shard) -> None:
     """Reply, rows, derived families, counters, ring and time agree after each step of this part of the tour."""
     graph = ci_graph(shard.universe)
     parts = plan(graph, shard=shard.part, shards=shard.parts)
-    walked = walk_all(graph, parts, tour_subject)
+    keep = tour_keeper(shard.universe, "engine-renewed")
+    walked = walk_all(graph, parts, SUBJECTS["engine-renewed"], keep=keep)
     assert sum(len(part.steps) for part in parts) == walked.steps
 
 
@@ -25,7 +28,9 @@ def test_the_smallest_window_changes_nothing(name: str) -> None:
     """With one row per group in memory the agenda reads on from disk all the time, and still answers as the model."""
     graph = ci_graph(name)
     parts = plan(graph)
-    assert sum(len(part.steps) for part in parts) == walk_all(graph, parts, narrow_subject).steps
+    keep = tour_keeper(name, "engine-narrow-renewed")
+    walked = walk_all(graph, parts, SUBJECTS["engine-narrow-renewed"], keep=keep)
+    assert sum(len(part.steps) for part in parts) == walked.steps
 
 
 def test_the_tour_rings_over_a_tampered_queue() -> None:
