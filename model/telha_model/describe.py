@@ -7,6 +7,7 @@ search use; the prose between is the part that no table holds.
 from collections.abc import Iterable
 from typing import Final
 
+from telha_model.explore import Step
 from telha_model.invariants import ALWAYS, GOALS
 from telha_model.ops import Op
 from telha_model.replies import Ruling
@@ -37,13 +38,13 @@ def shown(value: object) -> str:
             return repr(value)
 
 
-def program(config: Config, start_ms: int, ops: Iterable[Op]) -> list[str]:
-    """A trace, one line per operation: the time, the operation, its reply under the unbroken model."""
+def program(config: Config, start_ms: int, ops: Iterable[Op], *, take: Step = step) -> list[str]:
+    """A trace, one line per operation: the time, the operation, its reply under the unbroken model or another."""
     queue = new_queue(start_ms)
     lines = []
     for op in ops:
         before = queue
-        reply, queue = step(config, queue, op)
+        reply, queue = take(config, queue, op)
         lines.append(f"{before.now_ms:>8}  {shown(op)}  ->  {shown(reply)}")
     return lines
 

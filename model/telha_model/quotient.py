@@ -45,6 +45,8 @@ class Quotient(NamedTuple):
     `tokens`: it offers tokens that are not the current lease, so generations, ends of leases and submits count.
     `revival`: it offers retry, so what an ended job was counts. `returns`: a lease can be given back or expire, so its
     place and deadline count. `log_length`: it is about the cap of the log. `reopens`: it offers reopening.
+    `sweeps_in_part`: it offers sweeps with a limit, so the order of what is to be swept counts; a whole sweep does the
+    same in any order, since it makes no job ready.
     """
 
     tokens: bool = True
@@ -52,6 +54,7 @@ class Quotient(NamedTuple):
     returns: bool = True
     log_length: bool = False
     reopens: bool = False
+    sweeps_in_part: bool = True
 
 
 class Classifier:
@@ -65,6 +68,7 @@ class Classifier:
         self._config = config
         self._quotient = quotient
         self._reopens = quotient.reopens
+        self._ranked = _ranked if quotient.sweeps_in_part else _ranked_by_due
         self._numbers: dict[Class, int] = {}
         self._specs: dict[int, tuple[Spec, int, int]] = {}
         self._several: dict[tuple[int | Known, ...], int] = {}
@@ -87,7 +91,7 @@ class Classifier:
             if len(self._several) > SEVERAL_MAX:
                 self._several.clear()
             parts = tuple([part for part, _ in known])
-            several = self._several[key] = self._number((parts, _ranked(now_ms, [times for _, times in known])))
+            several = self._several[key] = self._number((parts, self._ranked(now_ms, [times for _, times in known])))
         if self._reopens:
             floor = incarnation << 32
             jumps = tuple([job.generation + 1 < floor for job in jobs])
@@ -118,7 +122,7 @@ def _spec_class(spec: Spec) -> Class:
 
 def _part(quotient: Quotient, job: Job, spec: int) -> Class:
     """What counts of a job besides its instants."""
-    tokens, revival, _, log_length, _ = quotient
+    tokens, revival, _, log_length, _, _ = quotient
     attempts = job.attempts
     if not revival and job.due_ms is None:
         attempts = 0
@@ -156,17 +160,35 @@ def _instants(config: Config, quotient: Quotient, job: Job, group: int) -> Insta
 
 def _ranked(now_ms: int, instants: list[Instants]) -> Class:
     """The instants relative to now, those that have passed replaced by their rank, the latest being -1."""
+    swept = [
+        (at, slot, place) for slot, times in enumerate(instants) for place, at in enumerate(times[3:]) if at < now_ms
+    ]
+    rows = [[at if at == NEVER else at - now_ms for at in times[2:]] for times in instants]
+    for rank, (_, slot, place) in enumerate(sorted(swept, reverse=True)):
+        rows[slot][place + 1] = -1 - rank
+    return _finished(now_ms, instants, rows)
+
+
+def _ranked_by_due(now_ms: int, instants: list[Instants]) -> Class:
+    """The same where sweeps are whole: what they care for is due now or is not."""
+    rows = [
+        [
+            times[2] if times[2] == NEVER else times[2] - now_ms,
+            *[at if at == NEVER else max(at - now_ms, 0) for at in times[3:]],
+        ]
+        for times in instants
+    ]
+    return _finished(now_ms, instants, rows)
+
+
+def _finished(now_ms: int, instants: list[Instants], rows: list[list[int]]) -> Class:
+    """The rows with the due times that have passed ranked within their scope and priority, and the waits for retry."""
     groups: dict[int, list[tuple[int, int]]] = {}
-    swept: list[tuple[int, int, int]] = []
-    for slot, (group, _, due, *works) in enumerate(instants):
+    for slot, (group, _, due, *_rest) in enumerate(instants):
         if due < now_ms:
             groups.setdefault(group, []).append((due, slot))
-        swept += [(at, slot, place) for place, at in enumerate(works) if at < now_ms]
-    rows = [[at if at == NEVER else at - now_ms for at in times[2:]] for times in instants]
     for places in groups.values():
         for rank, (_, slot) in enumerate(sorted(places, reverse=True)):
             rows[slot][0] = -1 - rank
-    for rank, (_, slot, place) in enumerate(sorted(swept, reverse=True)):
-        rows[slot][place + 1] = -1 - rank
     waits = [max(times[1] - now_ms, 0) for times in instants]
     return tuple([(wait, *row) for wait, row in zip(waits, rows, strict=True)])

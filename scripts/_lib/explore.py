@@ -1,28 +1,32 @@
-"""The command `scripts/explore`: see its --help."""
+"""The command `scripts/explore`: see its --help. What it says about liveness is in `liveness`."""
 
 import argparse
 import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from scripts._lib import liveness
 from telha_model.describe import program
 from telha_model.explore import Progress, Report, explore
 from telha_model.invariants import ALWAYS, GOALS
 from telha_model.universe import Universe
 from telha_model.universes import universes
+from telha_model.universes.liveness import JOBS_MAX
 
 QUIET_S = 2.0
+JOBS_DEFAULT = 3
 
 EPILOG = """example:
   scripts/explore --universe protocol        one universe
+  scripts/explore --jobs 3 --liveness        whether every job ends, and what happens where one does not
   scripts/explore --json | jq .verdict       for programs
 
 exit: 0 every promise holds and every situation was reached, 1 not so, 2 usage"""
 
 
-def arguments() -> argparse.Namespace:
+def arguments(given: Sequence[str]) -> argparse.Namespace:
     """What the command was asked."""
     parser = argparse.ArgumentParser(
         prog="scripts/explore",
@@ -34,7 +38,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--universe", action="append", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--size", choices=["ci", "large"], default="ci", help="large: minutes each")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    return parser.parse_args()
+    parser.add_argument("--liveness", action="store_true", help="search for fair cycles on which a job never ends")
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"with --liveness: 1 to {JOBS_MAX} jobs (default: 3)")
+    asked = parser.parse_args(given)
+    if asked.liveness and (asked.universe or asked.size != "ci"):
+        parser.error("--liveness has a universe of its own: it goes with --jobs and --json only")
+    if asked.jobs is not None and not asked.liveness:
+        parser.error("--jobs goes with --liveness; a universe says itself how many jobs it has")
+    if asked.jobs is not None and not 1 <= asked.jobs <= JOBS_MAX:
+        parser.error(f"--jobs must be 1 to {JOBS_MAX}")
+    return asked
 
 
 def ticker(name: str) -> Progress:
@@ -113,9 +126,12 @@ def run(chosen: list[Universe], show: Callable[[Universe, Report, dict[str, obje
     return all_found
 
 
-def main() -> int:
+def main(given: Sequence[str]) -> int:
     """Explore, report, and say in one line how it went."""
-    asked = arguments()
+    asked = arguments(given)
+    if asked.liveness:
+        gc.disable()
+        return liveness.run(asked.jobs or JOBS_DEFAULT, as_json=asked.json, ticker=ticker)
     every = universes(asked.size)
     chosen = [every[name] for name in asked.universe or every]
     # States are tuples of tuples without cycles: the collector would walk millions of them and never find anything.
@@ -136,4 +152,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -45,11 +45,11 @@ DEATH_REACHES: Final = (
 
 def protocol(size: Size) -> Universe:
     """One lease under every token."""
-    ttl_ms, attempts = (2, 3) if size == "ci" else (4, 5)
+    ttl_ms, attempts, jobs_max = 2, 3, 1 if size == "ci" else 2
     return Universe(
         "protocol",
         "every operation on one lease, before, at and after its deadline, under every token in play",
-        f"1 job; leases of {ttl_ms} ms, {attempts} attempts",
+        f"{jobs_max} job{'s' if jobs_max > 1 else ''}; leases of {ttl_ms} ms, {attempts} attempts",
         Config(
             lease_ttl_ms=ttl_ms,
             max_attempts=attempts,
@@ -58,7 +58,7 @@ def protocol(size: Size) -> Universe:
             events_max=64,
         ),
         Alphabet(
-            1,
+            jobs_max,
             (
                 enqueue("a", JOB),
                 Fixed("enqueue oversize", Enqueue(NewJob(1, "a", OVERSIZE))),
