@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -141,7 +142,8 @@ def main(given: Sequence[str]) -> int:
     edges = sum(int(str(found["edges"])) for found in all_found)
     seconds = sum(float(str(found["seconds"])) for found in all_found)
     verdict = (
-        f"{len(chosen)} universes, {edges:,} edges in {seconds:.1f} s ({edges / max(seconds, 1e-9):,.0f} per second): "
+        f"{len(chosen)} universes, {edges:,} edges in {seconds:.1f} s ({edges / max(seconds, 1e-9):,.0f} per second),"
+        f" {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024:,} MiB: "
     )
     verdict += f"findings in {', '.join(bad)}" if bad else "every promise holds, every situation reached"
     if asked.json:
