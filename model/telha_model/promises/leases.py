@@ -97,7 +97,8 @@ def bulk_items_are_judged(before: Queue, op: Op, reply: Reply) -> str | None:
     for (ref, result), outcome in zip(items, reply.outcomes, strict=True):
         accepted = outcome.status != "stale" and outcome.status != "not_found"
         if is_current(before, ref):
-            if not accepted and (isinstance(op, Extend) or result == first.setdefault(ref, result)):
+            given = first.setdefault(ref, result)
+            if not accepted and (isinstance(op, Extend) or result == given):
                 return f"{ref} is current, yet {outcome.status}"
         elif accepted and not (
             isinstance(op, CompleteMany) and _is_repeat(before, Complete(ref, result), Completed(()))
