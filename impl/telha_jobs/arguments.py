@@ -29,6 +29,7 @@ from telha_jobs.rules import (
     check_text,
     check_unicode,
     plain,
+    shown,
 )
 from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
 
@@ -98,7 +99,7 @@ def completions(given: Iterable[tuple[LeaseRef, Any]], config: QueueConfig, most
     return found
 
 
-def progress(given: Mapping[UUID, Any] | None, leases: Iterable[Ref], config: QueueConfig) -> dict[bytes, bytes]:
+def progress(given: Any, leases: Iterable[Ref], config: QueueConfig) -> dict[bytes, bytes]:
     """Progress by job id, for jobs among the leases only."""
     if given is None:
         return {}
@@ -107,7 +108,7 @@ def progress(given: Mapping[UUID, Any] | None, leases: Iterable[Ref], config: Qu
     listed = {lease.job_id for lease in leases}
     found = {}
     for job_id, value in given.items():
-        where = f"progress[{job_id}]"
+        where = f"progress[{job_id if isinstance(job_id, UUID | str) else shown(job_id)}]"
         key = id_bytes(where, job_id)
         if key not in listed:
             raise InvalidArgumentError(where, "is for a job that is not among the leases of this call")

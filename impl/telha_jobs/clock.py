@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from telha_jobs.errors import InvalidArgumentError
-from telha_jobs.rules import TIME_MAX_MS, check_int, is_int
+from telha_jobs.rules import TIME_MAX_MS, check_int, is_int, shown
 
 _NS_PER_MS: Final = 1_000_000
 _log = logging.getLogger("telha_jobs")
@@ -163,5 +163,5 @@ def _reading(clock: Clock, name: str) -> int:
         raise InvalidArgumentError("clock", f"must have a method {name}(), {type(clock).__name__} has none")
     value: object = method()
     if not is_int(value) or value < 0:
-        raise InvalidArgumentError("clock", f"{name}() must return whole milliseconds >= 0, got {value!r}")
+        raise InvalidArgumentError("clock", f"{name}() must return whole milliseconds >= 0, got {shown(value)}")
     return value

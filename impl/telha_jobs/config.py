@@ -18,6 +18,7 @@ from telha_jobs.rules import (
     check_int,
     check_optional_int,
     plain,
+    shown,
 )
 
 _KIND = re.compile(r"[A-Za-z0-9_.:/+\-]+\Z")
@@ -143,7 +144,7 @@ class QueueConfig:
         check_optional_int("retention_completed_ms", self.retention_completed_ms, 0, DURATION_MAX_MS)
         check_optional_int("retention_dead_ms", self.retention_dead_ms, 0, DURATION_MAX_MS)
         if self.durability not in ("sync", "os"):
-            raise InvalidArgumentError("durability", f'must be "sync" or "os", not {self.durability!r}')
+            raise InvalidArgumentError("durability", f'must be "sync" or "os", not {shown(self.durability)}')
         check_int("payload_bytes_max", self.payload_bytes_max, 1, _BYTES_MAX)
         check_int("result_bytes_max", self.result_bytes_max, 1, _BYTES_MAX)
         check_int("reason_chars_max", self.reason_chars_max, 1, _COUNT_MAX)
@@ -220,7 +221,8 @@ def _checked_kinds(kinds: Any) -> dict[str, KindPolicy]:
     if len(kinds) > KINDS_MAX:
         raise InvalidArgumentError("kinds", f"must have at most {KINDS_MAX} entries")
     for name, policy in kinds.items():
-        check_kind_or_family(f"kinds[{name!r}]", name)
+        where = f"kinds[{shown(name)}]"
+        check_kind_or_family(where, name)
         if not isinstance(policy, KindPolicy):
-            raise InvalidArgumentError(f"kinds[{name!r}]", f"must be a KindPolicy, not {type(policy).__name__}")
+            raise InvalidArgumentError(where, f"must be a KindPolicy, not {type(policy).__name__}")
     return dict(kinds)

@@ -34,12 +34,20 @@ def is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def shown(value: Any) -> str:
+    """A refused value for a message: the beginning of its `repr`, or its type where Python will not print it."""
+    try:
+        return repr(value)[:140]
+    except Exception:  # noqa: BLE001  ints of thousands of digits and foreign classes raise; the refusal matters more
+        return f"a value of type {type(value).__name__}"
+
+
 def check_int(field: str, value: Any, low: int, high: int) -> int:
     """The value, if it is an int from `low` to `high`."""
     if type(value) is not int and not is_int(value):
         raise InvalidArgumentError(field, f"must be an int, not {type(value).__name__}")
     if not low <= value <= high:
-        raise InvalidArgumentError(field, f"must be from {low} to {high}, not {value}")
+        raise InvalidArgumentError(field, f"must be from {low} to {high}, not {shown(int(value))}")
     return int(value)
 
 

@@ -7,7 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from telha_jobs import SYSTEM_SCOPE, InvalidArgumentError, JobQueue, LeaseRef, NewJob, QueueConfig, State
+from telha_jobs import (
+    SYSTEM_SCOPE,
+    InvalidArgumentError,
+    JobQueue,
+    KindPolicy,
+    LeaseRef,
+    ManualClock,
+    NewJob,
+    QueueConfig,
+    State,
+)
 from tests.unit.api.conftest import Open
 from tests.unit.api.support import MISSING, START_MS, A, B, each, leased, open_queue, refused, unchanged
 
@@ -465,6 +475,38 @@ def test_an_int_of_a_subclass_is_taken_as_its_number(queue: JobQueue) -> None:
     """An int enum as a number is that number."""
     made = queue.enqueue(A, "embed", None, priority=Level.HIGH)
     assert (3, int) == (queue.get(made.job_id).priority, type(queue.get(made.job_id).priority))
+
+
+class Unprintable:
+    """A value whose `repr` raises."""
+
+    def __repr__(self) -> str:
+        raise LookupError("no repr")
+
+
+HUGE = 10**5_000  # more digits than Python prints
+
+
+@each(
+    "call, field",
+    [
+        (lambda queue: queue.enqueue(A, "embed", None, priority=HUGE), "priority"),
+        (lambda queue: queue.complete(LeaseRef(MISSING, HUGE)), "lease.generation"),
+        (lambda queue: queue.lease_batch("w", -HUGE), "limit"),
+        (lambda queue: queue.extend("w", [], progress={HUGE: 1}), "progress[a value of type int]"),
+        (lambda queue: queue.extend("w", [], progress={Unprintable(): 1}), "progress[a value of type Unprintable]"),
+        (lambda _: QueueConfig(lease_ttl_ms=HUGE), "lease_ttl_ms"),
+        (lambda _: QueueConfig(kinds={HUGE: KindPolicy()}), "kinds[a value of type int]"),  # type: ignore[dict-item]
+        (lambda _: QueueConfig(durability=Unprintable()), "durability"),  # type: ignore[arg-type]
+        (lambda _: ManualClock(HUGE), "start_ms"),
+    ],
+)
+def test_a_value_that_cannot_be_printed_is_refused_by_name(
+    queue: JobQueue, call: Callable[[JobQueue], object], field: str
+) -> None:
+    """The refusal of an int of 5,001 digits, or of an object whose `repr` raises, is an `InvalidArgumentError` too."""
+    with refused(queue, field):
+        call(queue)
 
 
 def test_an_iterable_that_raises_changes_nothing(queue: JobQueue) -> None:
