@@ -126,6 +126,8 @@ def _job_changed(was: Job | None, now: Job | None) -> str:
     logged = [event.transition.value for event in now.events[len(was.events) :]]
     if logged:
         parts.append(f"logged {', '.join(logged)}")
+    elif len(now.events) < len(was.events):
+        parts.append(f"its log ends with {now.events[-1].transition.value} again")
     elif now.events != was.events:
         parts.append(f"logged {now.events[-1].transition.value}, the middle of the log elided")
     return f"job {now.job_id}: " + "; ".join(parts)

@@ -5,8 +5,8 @@ goes: "the first lease of step 40", not "generation 3 of job 7". Every candidate
 names something that was never given there is left out as well; what remains is a run the model can follow. Only then is
 `fails` asked, which drives a subject and may cost a database.
 
-The first candidate keeps what concerns the jobs of the failing step. After that parts are left out, the largest first
-and the last first; then items of bulk calls, and stretches of time are joined.
+The first candidates keep what concerns the jobs of the last steps. After that parts are left out, the largest first
+and the last first, and stretches of time between which nothing happens any more are joined; then items of bulk calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,13 @@ _HANDLE: Final = 1 << 40
 
 
 class _Given(NamedTuple):
-    """A job or a lease by what gave it: a step of the original run, and the place in its reply."""
+    """A job or a lease by what gave it: a step of the original run, and the place in its reply. A lease has its job's
+    handle too: with other jobs gone, a batch grants the same job at another place.
+    """
 
     step: int
     place: int
+    job: int = 0
 
 
 class _Part(NamedTuple):
@@ -56,6 +59,7 @@ class _Names:
     def __init__(self) -> None:
         self.jobs: list[_Given] = []
         self.leases: list[_Given] = []
+        self.handles: dict[_Given, int] = {}
         self._job: dict[int, int] = {}
         self._lease: dict[Ref, int] = {}
         self._newest: dict[int, Ref] = {}
@@ -68,12 +72,13 @@ class _Names:
                     if receipt.job_id not in self._job:
                         self._job[receipt.job_id] = len(self.jobs)
                         self.jobs.append(_Given(number, place))
+                        self.handles[self.jobs[-1]] = self.job(receipt.job_id)
             case Leased(grants):
                 for place, grant in enumerate(grants):
                     ref = Ref(grant.job_id, grant.generation)
                     self._newest[ref.job_id] = ref
                     self._lease[ref] = len(self.leases)
-                    self.leases.append(_Given(number, place))
+                    self.leases.append(_Given(number, place, self.job(grant.job_id)))
             case _:
                 pass
 
@@ -97,7 +102,10 @@ class _Player:
         self._names = names
         self._queue = new_queue(start_ms)
         self._jobs: dict[_Given, int] = {}
-        self._leases: dict[_Given, Ref] = {}
+        self._handles = names.handles
+        self._handle: dict[int, int] = {}
+        self._at_place: dict[tuple[int, int], Ref] = {}
+        self._of_job: dict[tuple[int, int], Ref] = {}
 
     def take(self, part: _Part) -> Op:
         """Do a part; what was done. `_GoneError` when what it names was not given."""
@@ -107,10 +115,15 @@ class _Player:
         match reply:
             case Enqueued(receipts) | Completed(receipts):
                 for place, receipt in enumerate(receipts):
-                    self._jobs[_Given(part.step, place if places is None else places[place])] = receipt.job_id
+                    given = _Given(part.step, place if places is None else places[place])
+                    self._jobs[given] = receipt.job_id
+                    if receipt.created and given in self._handles:
+                        self._handle[receipt.job_id] = self._handles[given]
             case Leased(grants):
                 for place, grant in enumerate(grants):
-                    self._leases[_Given(part.step, place)] = Ref(grant.job_id, grant.generation)
+                    ref = Ref(grant.job_id, grant.generation)
+                    self._at_place[part.step, place] = ref
+                    self._of_job[part.step, self._handle.get(grant.job_id, grant.job_id)] = ref
             case _:
                 pass
         return op
@@ -137,7 +150,8 @@ class _Player:
     def _ref(self, ref: Ref) -> Ref:
         if not isinstance(ref, Token):
             return Ref(self._job(ref.job_id), ref.generation)
-        found = self._leases.get(self._names.leases[ref.grant])
+        given, place, job = self._names.leases[ref.grant]
+        found = self._of_job.get((given, job)) or self._at_place.get((given, place))
         if found is None:
             raise _GoneError
         return Ref(found.job_id, found.generation + ref.ahead)
@@ -197,20 +211,33 @@ class _Minimiser:
         return True
 
     def slice(self) -> None:
-        """Keep what concerns the jobs of the last step; failing that, those of the last few steps."""
-        for reach in (1, 2, 4, 8):
+        """Keep what concerns the jobs of the last step; failing that, of the last few, then of more and more."""
+        for reach in (1, 4, 16, 64, 256):
             jobs = frozenset().union(*self.concerns[-reach:])
             pairs = zip(self.parts, self.concerns, strict=True)
             kept = [part for part, concerned in pairs if concerned & jobs or isinstance(part.op, Advance | Reopen)]
             if self.accepts([*kept, *([] if self.parts[-1] in kept else self.parts[-1:])]):
                 return
 
+    def join(self) -> None:
+        """Make one of the stretches of time that nothing happens between."""
+        joined: list[_Part] = []
+        for part in self.parts:
+            if joined and isinstance(part.op, Advance) and isinstance(joined[-1].op, Advance):
+                joined[-1] = part._replace(op=Advance(joined[-1].op.ms + part.op.ms))
+            else:
+                joined.append(part)
+        if len(joined) < len(self.parts):
+            self.accepts(joined)
+
     def leave_out(self) -> None:
         """Leave out parts until not a single one can go."""
-        size, shorter = max(len(self.parts) // 2, 1), True
-        while size > 1 or shorter:
-            shorter = self._sweep(size)
-            size = max(size // 2, 1)
+        size = len(self.parts) // 2
+        while size > 1:
+            self._sweep(size)
+            size //= 2
+        while self._sweep(1):
+            pass
 
     def _sweep(self, size: int) -> bool:
         """Try to leave out each stretch of a size, the last first; whether any could go."""
@@ -219,6 +246,7 @@ class _Minimiser:
             start = max(end - size, 0)
             self.accepts(self.parts[:start] + self.parts[end:])
             end = min(start, len(self.parts))
+        self.join()
         return len(self.parts) < before
 
     def simplify(self) -> bool:
@@ -226,11 +254,6 @@ class _Minimiser:
         for place, part in enumerate(self.parts):
             for smaller in _smaller(part):
                 if self.accepts([*self.parts[:place], smaller, *self.parts[place + 1 :]]):
-                    return True
-            if place and isinstance(part.op, Advance) and isinstance(self.parts[place - 1].op, Advance):
-                joined = Advance(part.op.ms + self.parts[place - 1].op.ms)  # type: ignore[union-attr]
-                rest = self.parts[place + 1 :]
-                if self.accepts([*self.parts[: place - 1], part._replace(op=joined), *rest]):
                     return True
         return False
 
@@ -248,6 +271,7 @@ def minimised(
     found = _Minimiser(config, start_ms, fails, goes_on)
     found.learn(ops[:steps])
     found.slice()
+    found.join()
     found.leave_out()
     while found.simplify():
         while found.simplify():

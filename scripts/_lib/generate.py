@@ -2,33 +2,58 @@
 
 import argparse
 import difflib
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from telha_model.describe import semantics
+from telha_model.trace_schema import schema
 
-ROOT = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[2]
+
+
+def trace_schema() -> str:
+    """The schema of traces as a file."""
+    return json.dumps(schema(), indent=1) + "\n"
+
+
+DOCUMENTS: Final[dict[str, Callable[[], str]]] = {
+    "docs/semantics.md": semantics,
+    "docs/traces.schema.json": trace_schema,
+}
 
 
 def main() -> int:
     """Write or compare."""
-    parser = argparse.ArgumentParser(prog="scripts/generate", description="docs/semantics.md from the model's tables")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when the file differs")
-    check = parser.parse_args().check
-    path, wanted = ROOT / "docs/semantics.md", semantics()
-    found = path.read_text("utf-8") if path.exists() else ""
-    if not check:
-        path.write_text(wanted, "utf-8")
-        print(f"generate: {path.relative_to(ROOT)} {'is unchanged' if found == wanted else 'written'}")
-        return 0
-    if found == wanted:
-        print("generate: docs/semantics.md is up to date")
-        return 0
-    sys.stdout.writelines(
-        difflib.unified_diff(found.splitlines(keepends=True), wanted.splitlines(keepends=True), "found", "wanted", n=1)
+    parser = argparse.ArgumentParser(
+        prog="scripts/generate", description=f"From the model's tables and types: {', '.join(DOCUMENTS)}"
     )
-    print("generate: docs/semantics.md differs from the model's tables (run scripts/generate)")
-    return 1
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when a file differs")
+    check = parser.parse_args().check
+    differing = [name for name, text in DOCUMENTS.items() if differs(name, text(), check=check)]
+    if not differing:
+        print(f"generate: {', '.join(DOCUMENTS)} are up to date")
+    elif check:
+        print(f"generate: {', '.join(differing)} differ from the model (run scripts/generate)")
+    else:
+        print(f"generate: {', '.join(differing)} written")
+    return 1 if check and differing else 0
+
+
+def differs(name: str, wanted: str, *, check: bool) -> bool:
+    """Whether a document is not as wanted: then it is written, or (`check`) the difference is printed."""
+    path = ROOT / name
+    found = path.read_text("utf-8") if path.exists() else ""
+    if found == wanted:
+        return False
+    if check:
+        lines = (text.splitlines(keepends=True) for text in (found, wanted))
+        sys.stdout.writelines(difflib.unified_diff(*lines, "found", "wanted", n=1))
+    else:
+        path.write_text(wanted, "utf-8")
+    return True
 
 
 if __name__ == "__main__":

@@ -59,16 +59,20 @@ def places(mutant: Mutant) -> int:
     return Path(spec.origin).read_text("utf-8").count(mutant.old)
 
 
-def tried(mutant: Mutant | None, lane: str) -> subprocess.CompletedProcess[str]:
-    """Run a lane in a child, with the mutant in everything that the child imports or starts (None: the real queue)."""
-    environment = dict(os.environ)
-    path = [str(SITE), str(ROOT), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+def environment(mutant: Mutant | None) -> dict[str, str]:
+    """What a child needs to import and start everything with the mutant in it (None: the real queue)."""
+    found = dict(os.environ)
+    path = [str(SITE), str(ROOT), found.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if mutant is not None:
-        change = {"module": mutant.module, "old": mutant.old, "new": mutant.new}
-        environment["TELHA_MUTANT"] = json.dumps(change)
+        found["TELHA_MUTANT"] = json.dumps({"module": mutant.module, "old": mutant.old, "new": mutant.new})
+    return found
+
+
+def tried(mutant: Mutant | None, lane: str) -> subprocess.CompletedProcess[str]:
+    """Run a lane in a child."""
     command = [sys.executable, "-m", "tests.harness.mutation", "--lane", lane]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment(mutant), capture_output=True, text=True, check=False)
 
 
 def run_mutant(mutant: Mutant) -> Verdict:

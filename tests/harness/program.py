@@ -3,6 +3,7 @@ back when it is pasted. As plain data runs are written as traces (`telha_model.t
 """
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from telha_model.ops import Op
@@ -13,6 +14,10 @@ def as_code(value: Any) -> str:
     """A value, operation or configuration as Python, defaults left out."""
     if value is OVERSIZE:
         return "OVERSIZE"
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(as_code, value)))}}}"
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return f"{type(value).__name__}({', '.join(_arguments(value))})"
     if isinstance(value, tuple):

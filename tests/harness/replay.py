@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from telha_model.explain import broken_promises, changed, guards
 from telha_model.minimise import minimised
 from telha_model.ops import Op
-from telha_model.trace import Act, Cut, Differs, Run, Trace, TraceError, recorded
+from telha_model.trace import Act, Agrees, Cut, Differs, Run, Trace, TraceError, recorded
 from telha_model.trace_data import to_data
 from telha_model.types import Config
 from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
@@ -84,6 +84,11 @@ def play(trace: Trace, subject: str, *, on_line: OnLine = lambda _: None, twice:
     return played._replace(twice=True)
 
 
+def has_cuts(trace: Trace) -> bool:
+    """Whether the trace loses commits, which takes a subject that can."""
+    return any(isinstance(step.op, Cut) for step in trace.steps)
+
+
 def digest(trace: Trace) -> int:
     """A number that depends on every byte of the trace."""
     data = json.dumps(to_data(trace), sort_keys=True).encode("utf-8")
@@ -125,7 +130,7 @@ def _taken(trace: Trace) -> Iterator[tuple[Act, Line]]:
 
 def _on_subject(trace: Trace, subject: str) -> Iterator[Line]:
     """The trace on a subject in lock-step with the model."""
-    if any(isinstance(step.op, Cut) for step in trace.steps):
+    if has_cuts(trace):
         raise TraceError(
             f"subject {subject} cannot lose commits: a trace with a cut is for the power-loss lane, or for the model"
         )
@@ -217,6 +222,14 @@ def _breaks_a_promise(config: Config, start_ms: int, ops: Sequence[Op]) -> int |
         if broken_promises(config, before, op, reply, after):
             return number
     return None
+
+
+def anew(trace: Trace) -> Trace:
+    """The trace with times, names and replies as the model has them now, and expected to agree: how a found trace
+    becomes one of the corpus.
+    """
+    ops = [step.op for step in trace.steps]
+    return recorded(trace.config, trace.start_ms, ops, title=trace.title, origin=trace.origin, verdict=Agrees())
 
 
 def as_json(played: Played) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from telha_model.replies import Released, Reply
 from telha_model.trace import Differs, Origin, Trace, TraceError, recorded
-from telha_model.trace_data import check_versions, from_data, to_data
+from telha_model.trace_data import check_versions, from_data, to_data, write
 from tests.harness.lockstep import DisagreementError
 from tests.harness.mutants import MUTANTS
 from tests.harness.replay import failing, shortest
@@ -34,28 +35,38 @@ BUDGET_S: Final = 20.0
 # -- files
 
 
-def load(path: Path) -> Trace:
-    """The trace in a file; `TraceError` naming the file when there is none."""
+def load(path: Path, *, draft: bool = False) -> Trace:
+    """The trace in a file; `TraceError` naming the file when there is none. `draft`: see `parse`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read: {error}") from error
     try:
-        return parse(text)
+        return parse(text, draft=draft)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from error
 
 
-def parse(text: str) -> Trace:
-    """The trace that a text holds; `TraceError` when it holds none."""
+def parse(text: str, *, draft: bool = False) -> Trace:
+    """The trace that a text holds; `TraceError` when it holds none. Of a draft times and replies may be missing."""
     try:
         data = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise TraceError(f"this is no JSON: {error}") from error
     check_versions(data)
+    if draft:
+        _filled(data)
     trace = from_data(data)
     check(data)
     return trace
+
+
+def _filled(data: Any) -> None:
+    """Put something where a draft has no time or reply: whoever reads drafts records them anew."""
+    for step in data.get("steps", ()):
+        if isinstance(step, dict):
+            step.setdefault("at_ms", 0)
+            step.setdefault("reply", write(Reply, Released()))
 
 
 def check(data: Any) -> None:

@@ -1,0 +1,35 @@
+"""Every trace of the corpus, on the model and on the engine: the verdict that it carries is the verdict it gets."""
+
+from pathlib import Path
+
+import pytest
+
+from telha_model.trace import Agrees
+from tests.harness.replay import has_cuts, play
+from tests.harness.subjects import ALL, MODEL
+from tests.harness.traces import dump, load
+
+HERE = Path(__file__).parent
+TRACES = sorted(HERE.glob("*.json"))
+TWICE = TRACES[:: len(TRACES) - 1]
+"""The first and the last are played twice whatever their digest; of the others one in twenty."""
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_trace_gets_its_verdict(path: Path) -> None:
+    """Model, engine, and engine with the smallest window do what the trace says; a cut is for the model alone."""
+    trace = load(path)
+    subjects = (MODEL,) if has_cuts(trace) else ALL
+    played = [play(trace, subject, twice=path in TWICE) for subject in subjects]
+    assert (Agrees(), [()] * len(subjects)) == (trace.verdict, [one.differences for one in played])
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_file_is_written_as_a_trace_is(path: Path) -> None:
+    """No trace was edited into a form that no command would write, so that the next change of it is small."""
+    assert path.read_text("utf-8") == dump(load(path))
+
+
+def test_the_corpus_is_there() -> None:
+    """An empty corpus would agree with anything."""
+    assert len(TRACES) >= 18
