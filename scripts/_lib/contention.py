@@ -101,6 +101,8 @@ def main(given: Sequence[str]) -> int:
     print(json.dumps(report.figures()) if chosen.json else told(report))
     for problem in report.problems[:20]:
         print(f"  {problem}", file=sys.stderr)
+    if report.trace is not None:
+        print("  " + report.trace.replace("\n", "\n  "), file=sys.stderr)
     verdict = "holds" if not report.problems else f"{len(report.problems)} things do not hold"
     print(
         f"contention: {verdict} ({report.jobs:,} jobs, {report.pollers} pollers)",

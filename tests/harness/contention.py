@@ -7,7 +7,9 @@ are left to expire, and a lease that was left is tried again at the end, when it
 - each (job, generation) was granted at most once, and each job completed exactly once, by its newest lease;
 - each key made one job; ids rise in commit order: a call that ended before another began has the lower ids;
 - within a scope and priority no job was granted while an older one, which was waiting all that time, was granted later;
-- nothing is left, every derived family follows from the rows, and a lease that was left to expire is refused.
+- nothing is left, every derived family follows from the rows, and a lease that was left to expire is refused;
+- in the order of the commits the model answers every call as its thread was answered (runs of up to 1,000 jobs; of
+  larger ones only when something else is wrong).
 
 Times of calls are real ones, taken around each call; only what must have been one before the other is compared.
 """
@@ -35,6 +37,8 @@ from telha_jobs import (
     StaleLeaseError,
     State,
 )
+from tests.harness.history import Journal, kept, model_config
+from tests.harness.traces import for_mutant
 
 Durability = Literal["sync", "os"]
 
@@ -43,7 +47,11 @@ _KINDS = ("ingest:pdf", "ingest:html", "embed")
 _PRIORITIES = (0, 128, 128, 128, 255)
 _KEYED_EVERY = 10
 _LEASE_TTL_MS = 1_500
+_MAX_ATTEMPTS = 60
 _STALLED_S = 120
+WITNESS_JOBS_MAX = 1_000
+HISTORY_JOBS_MAX = 20_000
+"""Up to so many jobs the calls are noted: a run with more is too long for the model, and for anybody to look into."""
 
 
 class Made(NamedTuple):
@@ -95,6 +103,7 @@ class Report:
     commits: int
     syncs: int
     problems: tuple[str, ...]
+    trace: str | None = None
 
     @property
     def jobs_per_second(self) -> float:
@@ -120,7 +129,8 @@ class Run:
     """Threads on one queue until every job is completed."""
 
     def __init__(self, queue: JobQueue, *, jobs: int, pollers: int, seed: int) -> None:
-        self.queue = queue
+        self.journal = Journal(queue)
+        self.queue = self.journal if jobs <= HISTORY_JOBS_MAX else queue
         self.jobs = jobs
         self.seed = seed
         self.producers = [Account() for _ in range(max(2, pollers // 4))]
@@ -315,7 +325,7 @@ def _order(made: Sequence[Made], grants: Sequence[Grant]) -> Iterable[str]:
                 return
 
 
-def _rest(queue: JobQueue, jobs: int, left: Sequence[LeaseRef]) -> Iterable[str]:
+def _rest(queue: JobQueue | Journal, jobs: int, left: Sequence[LeaseRef]) -> Iterable[str]:
     for ref in left:
         try:
             queue.complete(ref, "late")
@@ -340,21 +350,30 @@ def contend(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Run it in the empty directory `path` and judge it."""
-    config = QueueConfig(
+    settings = QueueConfig(
         durability=durability,
         lease_ttl_ms=_LEASE_TTL_MS,
         reaper_interval_ms=100,
         backoff=Backoff(base_ms=1, factor=1),
-        max_attempts=60,
+        max_attempts=_MAX_ATTEMPTS,
     )
-    with JobQueue.open(path, config=config) as queue:
+    with JobQueue.open(path, config=settings) as queue:
         queue.start_reaper()
         run = Run(queue, jobs=jobs, pollers=pollers, seed=seed)
         began = time.monotonic()
-        run.to_the_end(progress)
+        with run.journal.watching():
+            run.to_the_end(progress)
         seconds = time.monotonic() - began
         counters = queue._store.counters
         problems = judge(run)
+    trace = None
+    if jobs <= (HISTORY_JOBS_MAX if problems else WITNESS_JOBS_MAX):
+        config = model_config(lease_ttl_ms=_LEASE_TTL_MS, max_attempts=_MAX_ATTEMPTS)
+        history = run.journal.history(config)
+        problems += [] if history.differs is None else [history.differs]
+        if problems and history.ops:
+            repeat = f"scripts/replay --lane contention --jobs {jobs} --pollers {pollers} --seed {seed}{for_mutant()}"
+            trace = kept(config, history, problems, seed=seed, repeat=repeat)
     return Report(
         jobs=jobs,
         pollers=pollers,
@@ -368,4 +387,5 @@ def contend(
         commits=counters.commits,
         syncs=counters.syncs,
         problems=tuple(problems),
+        trace=trace,
     )

@@ -145,6 +145,10 @@ class Keeper:
         # What was seen at an open, before any step, or only at this length of a run, is kept as it is.
         if error.ops and failing(error.config, error.start_ms, error.ops, subjects) is not None:
             found = shortest(error.config, error.start_ms, error.ops, subjects, goes_on=lambda: time.monotonic() < end)
+        return self.write(found)
+
+    def write(self, found: DisagreementError) -> Path:
+        """Write a difference as it is."""
         self.trace = recorded(
             found.config,
             found.start_ms,
@@ -162,7 +166,8 @@ class Keeper:
 
     def command(self) -> str:
         """The command that replays the trace."""
-        return f"scripts/replay {shown(self.path)} --subject {self.subject}{for_mutant()}"
+        subject = f" --subject {self.subject}" if self.subject in SUBJECTS else ""
+        return f"scripts/replay {shown(self.path)}{subject}{for_mutant()}"
 
 
 def store(trace: Trace) -> Path:
