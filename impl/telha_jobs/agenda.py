@@ -1,14 +1,12 @@
 """What may be leased next, in exact order, derived in memory from the `ready` family and rebuilt at every open.
 
 Rows fall into groups of one (scope, kind, priority), ordered by (due, job id). A group keeps a *window*, its first few
-rows, and an *edge*: every live
-row below the edge is in the window, so a look never goes back over the tombstones of rows that left. Rows at or behind
-the edge are on disk only.
+rows, and an *edge*: every live row below the edge is in the window, so a look never goes back over the tombstones of
+rows that left. Rows at or behind the edge are on disk only.
 
 Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next ticket when it gets its first due row
-and again when it is served, so the
-lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for all kinds and one per kind find it;
-stale entries are dropped when met.
+and again when it is served, so the lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for
+all kinds and one per kind find it; stale entries are dropped when met.
 
 Nothing here is a source of truth: a candidate is a hint that the engine verifies against the row.
 """

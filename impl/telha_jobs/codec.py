@@ -35,8 +35,7 @@ def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     """Encode a payload, result or progress, if it comes back type for type and fits.
 
     Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but
-    not NaN, str, bytes, list, dict
-    with str or int keys; exactly these types, at most 100 containers deep.
+    not NaN, str, bytes, list, dict with str or int keys; exactly these types, at most 100 containers deep.
     """
     _check_value(field, value, bytes_max)
     packed = VALUE_VERSION + _packers.strict(value)

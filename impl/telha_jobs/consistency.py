@@ -1,8 +1,7 @@
 """Prove that every derived family follows from the rows of `jobs` (and `payloads`): what `check` does.
 
 For each row every entry that follows from it must be there; and each family must have exactly as many entries as follow
-from rows. Together
-that makes the families equal to what the rows say. Bounded memory: only the counters are held.
+from rows. Together that makes the families equal to what the rows say. Bounded memory: only the counters are held.
 """
 
 from collections.abc import Iterator

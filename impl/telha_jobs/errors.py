@@ -12,8 +12,7 @@
     └── FormatVersionError                     the database was written by a newer version
 
 When several refusals apply to one call, the first of this order is given: unavailable, argument, not found, (a repeated
-submit is answered),
-stale lease or wrong state, key conflict. A refusal changes nothing.
+submit is answered), stale lease or wrong state, key conflict. A refusal changes nothing.
 """
 
 import copyreg

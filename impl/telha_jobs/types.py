@@ -37,13 +37,16 @@ class State(Enum):
 class NewJob:
     """One job to enqueue.
 
-    `scope`: the tenant. `kind`: 1-128 characters of `A-Za-z0-9_.:/+-`. `payload`: what msgpack can carry and give back
-    type for type (None,
-    bool, int of 64 bits, float but not NaN, str, bytes, list, dict with str or int keys; at most 100 deep).
-    `priority`: 0 (first) to 255. `run_at_ms` or `delay_ms` (not both): not before then. `max_attempts`: this job's
-    ceiling, else its kind's, else the queue's.
-    `idempotency_key`: 1-1,024 bytes of UTF-8; within the scope it names one job for as long as that job's row lives.
-    `headers`: at most 64 entries and 16 KiB. `payload_version`: the author's own schema number.
+    - `scope`: the tenant.
+    - `kind`: 1-128 characters of `A-Za-z0-9_.:/+-`.
+    - `payload`: what msgpack can carry and give back type for type: None, bool, int of 64 bits, float but not NaN, str,
+      bytes, list, dict with str or int keys; at most 100 deep.
+    - `priority`: 0 (first) to 255.
+    - `run_at_ms` or `delay_ms` (not both): not before then.
+    - `max_attempts`: this job's ceiling, else its kind's, else the queue's.
+    - `idempotency_key`: 1-1,024 bytes of UTF-8; within the scope it names one job for as long as that job's row lives.
+    - `headers`: at most 64 entries and 16 KiB.
+    - `payload_version`: the author's own schema number.
     """
 
     scope: UUID
@@ -106,10 +109,8 @@ class Job:
     """A job as it is now.
 
     `due_ms` is its place in the order (pending, leased, failed), `deadline_ms` and `worker` belong to a lease,
-    `ended_at_ms` to an
-    ended job, `dead_reason` ("attempts", "expired", "rejected", "cancelled") to a dead one, `result` to a completed
-    one. `attempts` counts leases that
-    ended in failure or expiry since the last operator retry.
+    `ended_at_ms` to an ended job, `dead_reason` ("attempts", "expired", "rejected", "cancelled") to a dead one,
+    `result` to a completed one. `attempts` counts leases that ended in failure or expiry since the last operator retry.
     """
 
     job_id: UUID

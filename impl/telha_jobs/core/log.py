@@ -1,8 +1,8 @@
 """The event log of a job, and how a long one is shortened.
 
 A log longer than its cap keeps its first `cap // 2` events for ever and its newest ones; what lies between is one
-`elided` entry, which counts the
-events it swallowed and names the state they end in, so that replaying the log still ends in the job's state.
+`elided` entry, which counts the events it swallowed and names the state they end in, so that replaying the log still
+ends in the job's state.
 """
 
 from telha_jobs.core.record import (
