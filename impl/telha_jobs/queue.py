@@ -54,8 +54,8 @@ class JobQueue:
     `JobQueue.open`.
 
     Every method may raise `QueueUnavailableError` (closed, forked, storage failed) and `InvalidArgumentError` (nothing
-    was written); what else it raises
-    is said with it. An answer is given when what it tells is as durable as `QueueConfig.durability` promises.
+    was written); what else it raises is said with it. An answer is given when what it tells is as durable as
+    `QueueConfig.durability` promises.
     """
 
     def __init__(self, store: RocksStore, config: QueueConfig, clock: Clock) -> None:
@@ -76,8 +76,8 @@ class JobQueue:
         """Open the queue in directory `path`, creating it (and its parents) if there is none.
 
         Raises `QueueLockedError` when another opener owns it, `FormatVersionError` when a newer version wrote it,
-        `QueueUnavailableError` when it is
-        foreign or cannot be written; then nothing was changed. `clock` is for tests (`ManualClock`).
+        `QueueUnavailableError` when it is foreign or cannot be written; then nothing was changed. `clock` is for tests
+        (`ManualClock`).
         """
         where = arguments.path(path)
         if not isinstance(config, QueueConfig):
@@ -93,11 +93,14 @@ class JobQueue:
     def close(self) -> None:
         """Let the operation at hand finish, refuse others, stop the reaper, make all durable and release the directory.
 
+        A sweep ends after the commit at hand; what it did not get to is left to the next one.
+
         Does nothing the second time, and nothing in a forked child. Not for signal handlers: one may interrupt a call
         of this very thread; have it wake a thread that closes.
         """
         if self._store.forked:
             return
+        self._engine.shut()
         if self._sweeper is not None:
             self._sweeper.stop()
         self._unsubscribe()
@@ -165,8 +168,7 @@ class JobQueue:
         """Lease the next due job, or None when there is none within `wait_ms` of real time.
 
         The first eligible scope of the ring is served, within it the lowest (priority, due, job id). `kinds`: exact
-        names and families (`ingest:*`);
-        None: all. `worker`: 1-256 characters, recorded, never compared.
+        names and families (`ingest:*`); None: all. `worker`: 1-256 characters, recorded, never compared.
         """
         self._engine.require_open()
         name = arguments.worker(worker)
@@ -210,8 +212,7 @@ class JobQueue:
         """End the job as completed and create up to 1,000 follow-up jobs in the same commit; their receipts, in order.
 
         Raises `StaleLeaseError` (drop the result), `JobNotFoundError`, `JobUnreadableError`, `IdempotencyConflictError`
-        for a follow-up (the lease stays
-        current). The same call again is answered the same and changes nothing.
+        for a follow-up (the lease stays current). The same call again is answered the same and changes nothing.
         """
         self._engine.require_open()
         ref = arguments.ref("lease", lease)

@@ -33,7 +33,7 @@ class Sweeper:
             self._signal.notify_all()
 
     def stop(self) -> None:
-        """End after the sweep at hand."""
+        """End, after the sweep at hand unless the engine is closing."""
         with self._signal:
             self._stopping = True
             self._signal.notify_all()

@@ -48,10 +48,9 @@ class Engine:
         _ = self.store.sequence
 
     def shut(self) -> None:
-        """Let the operation at hand finish, refuse what comes later, and wake those that wait."""
-        with self._lock:
-            self.closing = True
-            self._work.notify_all()
+        """Refuse what comes later, let the operation at hand finish (a sweep: its commit), and wake those that wait."""
+        self.closing = True  # before the lock, which a sweep takes again and again
+        self.wake()
 
     def close(self) -> None:
         """Shut, and close the store. Whoever still waits for durability is answered by the sync that this makes."""
@@ -78,13 +77,13 @@ class Engine:
 
         def attempt(operation: Callable[[Unit], list[Reply]]) -> list[Reply]:
             while True:
+                if self.closing:  # also for who passed `require_open` before: nobody would wake it
+                    raise QueueUnavailableError(_CLOSED)
                 replies = self._run(operation)
                 remaining_s = until - monotonic()
                 if replies or remaining_s <= 0:
                     return replies
                 self._work.wait(self._pause_s(remaining_s))
-                if self.closing:
-                    raise QueueUnavailableError(_CLOSED)
 
         return self._reply(attempt, operation)
 
@@ -93,17 +92,20 @@ class Engine:
         return self._reply(self._ask, question)
 
     def reap(self, limit: int | None) -> ReapReport:
-        """One sweep, a chunk at a time, so that other calls get their turn between the commits."""
+        """One sweep, a chunk at a time, so that other calls, and a close, get their turn between the commits."""
         sweep = Sweep(self.store.now(), limit, self._shared.timers_floor)
         self.read(sweep.look)
-        while not sweep.finished:
-            with self._lock:
-                try:
+        try:
+            while not sweep.finished:
+                with self._lock:
+                    self.require_open()
                     sweep.add(self._run(sweep.chunk))
-                except QueueUnavailableError:
-                    self._work.notify_all()
-                    raise
-        return self.read(sweep.report)
+            return self.read(sweep.report)
+        except QueueUnavailableError as error:
+            self.wake()
+            if sweep.begun and error.outcome == "not_applied":
+                raise QueueUnavailableError(f"{error}; part of the sweep is done", outcome="unknown") from error
+            raise
 
     def _reply(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
         """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""

@@ -36,6 +36,7 @@ class Sweep:
 
     def __init__(self, now: int, limit: int | None, floor: int) -> None:
         self.finished = False
+        self.begun = False  # something was committed
         self._now = now
         self._end = u64(now + 1)
         self._remaining = limit
@@ -60,6 +61,7 @@ class Sweep:
 
     def add(self, chunk: Chunk) -> None:
         """The chunk is committed."""
+        self.begun |= chunk.handled > 0
         self._tally += chunk.tally
         self._made |= chunk.made
         if chunk.last is not None:

@@ -273,6 +273,64 @@ def test_close_does_not_wait_for_a_slow_argument(queue: JobQueue, opened: Open) 
     assert left == 0
 
 
+def closed_mid_sweep(queue: JobQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> threading.Thread:
+    """Three leases have expired, a sweep handles one a commit, and its second commit starts the thread that closes."""
+    for _ in range(3):
+        leased(queue)
+    clock.advance(300_000)
+    monkeypatch.setattr("telha_jobs.engine.sweep.CHUNK", 1)
+    closer = threading.Thread(target=queue.close)
+    commits: list[object] = []
+    real = queue._engine._run
+
+    def run(operation: Any) -> Any:
+        commits.append(operation)
+        if len(commits) == 2:
+            closer.start()
+            until(lambda: queue._engine.closing)
+        return real(operation)
+
+    monkeypatch.setattr(queue._engine, "_run", run)
+    return closer
+
+
+def test_a_sweep_cut_short_by_a_close_is_unknown(
+    queue: JobQueue, opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops between two commits, and does not say that nothing was applied."""
+    closer = closed_mid_sweep(queue, clock, monkeypatch)
+    error = refusal(QueueUnavailableError, queue.reap)
+    closer.join(10)
+    left = opened().counts()
+    assert (error.outcome, left[State.PENDING], left[State.LEASED]) == ("unknown", 2, 1)
+
+
+def test_close_does_not_wait_for_all_that_is_overdue(
+    queue: JobQueue, opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reaper stops between two commits too, and that is no error."""
+    closer = closed_mid_sweep(queue, clock, monkeypatch)
+    queue.start_reaper()
+    until(lambda: queue._engine.closing)
+    closer.join(10)
+    left = opened().counts()
+    assert (left[State.PENDING], left[State.LEASED], caplog.text) == (2, 1, "")
+
+
+def test_a_poll_that_gets_in_during_a_close_is_refused(queue: JobQueue) -> None:
+    """It passed the door before the close began and took the lock after it: nobody would wake it any more."""
+    refused: list[str] = []
+
+    def poll() -> None:
+        refused.append(refusal(QueueUnavailableError, lambda: queue._engine.poll(lambda _: [], 60_000)).outcome)
+
+    queue._engine.shut()
+    late = threading.Thread(target=poll, daemon=True)
+    late.start()
+    late.join(10)
+    assert refused == ["not_applied"]
+
+
 def test_the_same_process_reopens_at_once(opened: Open) -> None:
     """Twenty times, with reads, iterators and errors in between: nothing keeps the lock."""
     ids: list[UUID] = []
