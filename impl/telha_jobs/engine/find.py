@@ -15,10 +15,6 @@ class BadRowError(JobUnreadableError):
     own.
     """
 
-    def __init__(self, job_id: UUID, bad: Unreadable) -> None:
-        super().__init__(job_id)
-        self.bad = bad
-
 
 def find_job(unit: Unit, job_id: bytes) -> Record:
     """The job. Raises `JobNotFoundError`, or `JobUnreadableError` when its row is bad."""
@@ -27,7 +23,7 @@ def find_job(unit: Unit, job_id: bytes) -> Record:
         raise JobNotFoundError(UUID(bytes=job_id))
     if isinstance(record, Unreadable):
         if record.value is not None:
-            raise BadRowError(UUID(bytes=job_id), record)
+            raise BadRowError(UUID(bytes=job_id))
         raise JobUnreadableError(UUID(bytes=job_id))
     return record
 

@@ -38,8 +38,7 @@ class Shared:
         self.counters: Counters = load_counters(store)
         last_id, last_served = store.read(((Family.META, LAST_ID), (Family.META, LAST_SERVED)))
         self.ids = JobIds(last_id.value)
-        self.last_served = last_served.value
-        self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=self.last_served)
+        self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=last_served.value)
         self.timers_floor = 0
         self.orphans_dropped = 0
         self._policies: dict[str, Policy] = {}

@@ -1,8 +1,7 @@
 """A unit of work: what one call read and decided, and the one commit that writes it.
 
 Records are read through the unit, so that a call which meets a job twice sees its own change; moves reach the agenda at
-once (a batch of grants needs
-that) and are rolled back when the commit is refused.
+once (a batch of grants needs that) and are rolled back when the commit is refused.
 """
 
 from typing import NamedTuple
@@ -243,8 +242,6 @@ class Unit:
         for key, delta in self._counts.items():
             if delta:
                 self.shared.counters.add(key, delta)
-        if self._served is not None:
-            self.shared.last_served = self._served
         return None
 
     def roll_back(self) -> None:
