@@ -17,15 +17,20 @@ from telha_model.universes.common import COMPLETE_HELD, FAIL_HELD, LEASE, REAP, 
 NAMES: Final = ("A", "B", "C", "D")
 JOBS_MAX: Final = len(NAMES)
 SCOPES: Final = (1, 2, 1, 2)
+ATTEMPTS: Final = {1: 2, 2: 1}
+"""Attempts of a job by its scope: with two everywhere the universe doubles, and what is new is only a mirror image."""
 
 
 def liveness(jobs_max: int, *, max_lease_age_ms: int | None) -> Universe:
-    """Jobs A, B, ... in turn in scope 1 and in scope 2; leases of 1 ms, two attempts, back-off of 1 ms."""
-    jobs = [NewJob(scope, "a", idempotency_key=name) for name, scope in zip(NAMES, SCOPES, strict=True)][:jobs_max]
+    """Jobs A, B, ... in turn in scope 1 and in scope 2; leases of 1 ms, back-off of 1 ms."""
+    jobs = [
+        NewJob(scope, "a", idempotency_key=name, max_attempts=ATTEMPTS[scope])
+        for name, scope in zip(NAMES, SCOPES, strict=True)
+    ][:jobs_max]
     return Universe(
         "liveness",
         "whether every job ends, whatever fair workers do",
-        f"{jobs_max} jobs, two scopes; leases of 1 ms, greatest age {max_lease_age_ms or 'unlimited'}; two attempts",
+        f"{jobs_max} jobs, two scopes; leases of 1 ms, greatest age {max_lease_age_ms or 'unlimited'}",
         Config(
             lease_ttl_ms=1,
             max_attempts=2,
