@@ -10,7 +10,8 @@ dropped, an operation of a new type is not offered. A universe that uses new fie
 with them. So `additive` can be read off: nothing differs where nothing new is used.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 from telha_model.versions import Projector, Translator, Values, Version, situation, told
@@ -43,6 +44,8 @@ class Divergence(NamedTuple):
     trace: tuple[Values, ...]
     head: Values
     base: Values
+    values: tuple[str, ...]
+    """Sentences about the values that differ, where the replies are of one shape."""
 
 
 class Explored(NamedTuple):
@@ -83,21 +86,23 @@ class Pair:
             return bool(head == base)
         return bool(self.project(head) == self.project(base))
 
-    def signature(
+    def judge(
         self, before: Values, op: Values, heads: tuple[Values, Values], bases: tuple[Values, Values]
-    ) -> Signature:
-        """The signature of a step that differs; each side is the reply and the queue after it."""
+    ) -> tuple[Signature, tuple[str, ...]]:
+        """The signature of a step that differs, and sentences with the values; each side is reply and queue after."""
         ours, theirs = self.project.differing(heads[0], bases[0])
-        differs: set[str] = set()
+        values: dict[str, tuple[Values, Values]] = {}
         if ours == theirs:
-            differs = {f"reply.{path}" for path in self.project.paths(heads[0], bases[0])}
-            differs = differs or _telling(self.project.paths(heads[1], bases[1]))
-        return Signature(type(op).__name__, situation(before, op), ours, theirs, tuple(sorted(differs)))
+            values = {f"reply.{path}": pair for path, pair in self.project.paths(heads[0], bases[0]).items()}
+            values = values or _telling(self.project.paths(heads[1], bases[1]))
+        signature = Signature(type(op).__name__, situation(before, op), ours, theirs, tuple(sorted(values)))
+        told_apart = [f"{path}: head {told(one)}, base {told(other)}" for path, (one, other) in sorted(values.items())]
+        return signature, tuple(told_apart)
 
 
-def _telling(paths: set[str]) -> set[str]:
+def _telling(values: dict[str, tuple[Values, Values]]) -> dict[str, tuple[Values, Values]]:
     """The log and the ring follow: they are named only where nothing else differs."""
-    return paths - FOLLOWING or paths
+    return {path: pair for path, pair in values.items() if path not in FOLLOWING} or values
 
 
 class _Search:
@@ -178,20 +183,12 @@ class _Search:
 
     def diverge(self, place: int, op: Values, heads: tuple[Values, Values], bases: tuple[Values, Values]) -> None:
         """Count a divergence; the first of its signature has the shortest way."""
-        signature = self.pair.signature(self.pairs[place][0], op, heads, bases)
+        signature, values = self.pair.judge(self.pairs[place][0], op, heads, bases)
         known = self.found.get(signature)
         if known is None:
-            universe = self.universe
-            known = Divergence(
-                signature,
-                0,
-                universe.name,
-                self.config,
-                universe.start_ms,
-                (*self.trace(place), op),
-                heads[0],
-                bases[0],
-            )
+            name, start_ms = self.universe.name, self.universe.start_ms
+            way = (*self.trace(place), op)
+            known = Divergence(signature, 0, name, self.config, start_ms, way, heads[0], bases[0], values)
         self.found[signature] = known._replace(steps=known.steps + 1)
 
     def trace(self, place: int) -> tuple[Values, ...]:
@@ -292,10 +289,10 @@ def declared(name: str, data: Values) -> Declaration:
     return Declaration(name, data["why"], frozenset(expected))
 
 
-def undeclared(found: Iterable[Divergence], declarations: Iterable[Declaration]) -> tuple[list[Signature], list[str]]:
+def undeclared(
+    signatures: AbstractSet[Signature], declarations: Sequence[Declaration]
+) -> tuple[list[Signature], list[str]]:
     """The signatures found that no declaration expects, and a sentence for each that is expected and was not found."""
-    signatures = {divergence.signature for divergence in found}
-    declarations = list(declarations)
     expected = {signature for declaration in declarations for signature in declaration.expected}
     missing = [
         f"{declaration.name} expects what was not found: {told(signature)}"

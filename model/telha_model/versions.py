@@ -26,6 +26,8 @@ OMITTED: Final = frozenset(
 """Fields of replies that tell values rather than what happened; a difference in them is told by name."""
 SHARED: Final = frozenset({"Job", "Spec"})
 """Queues one step apart share all of these but one, so what they are projected to is remembered."""
+WHOLE: Final = ("events", "ring")
+"""Fields that are one place, however they differ."""
 UNTOLD: Final = frozenset({"Digest"})
 """Words whose annotations do not tell that they hold others."""
 KEPT_MAX: Final = 1_000_000
@@ -162,18 +164,26 @@ class Projector:
         kept = {name for name in ours if self(ours[name]) != self(theirs[name])}
         return shape(head, kept), shape(base, kept)
 
-    def paths(self, head: Values, base: Values, path: str = "") -> set[str]:
-        """Where two values differ: `jobs[].attempts`. A log is one place."""
+    def paths(self, head: Values, base: Values, path: str = "") -> dict[str, tuple[Values, Values]]:
+        """Where two values differ, and how at the first such place: `jobs[].attempts`. A log is one place."""
         if self(head) == self(base):
-            return set()
+            return {}
         ours, theirs = self.fields(head), self.fields(base)
+        pairs: list[tuple[str, Values, Values]] = []
         if ours is not None and theirs is not None and type(head).__name__ == type(base).__name__:
             dot = "." if path else ""
-            return {p for name in ours for p in self.paths(ours[name], theirs[name], f"{path}{dot}{name}")}
-        plain = isinstance(head, tuple) and isinstance(base, tuple) and not path.endswith(("events", "ring"))
-        if plain and len(head) == len(base) and ours is None:
-            return {p for one, other in zip(head, base, strict=True) for p in self.paths(one, other, f"{path}[]")}
-        return {path}
+            pairs = [(f"{path}{dot}{name}", ours[name], theirs[name]) for name in ours]
+        elif not path.endswith(WHOLE) and _alike(head, base):
+            pairs = [(f"{path}[]", one, other) for one, other in zip(head, base, strict=True)]
+        found: dict[str, tuple[Values, Values]] = {} if pairs else {path: (head, base)}
+        for where, one, other in pairs:
+            found = {**self.paths(one, other, where), **found}
+        return found
+
+
+def _alike(head: Values, base: Values) -> bool:
+    """Whether two values are sequences of as many parts."""
+    return type(head) is tuple and type(base) is tuple and len(head) == len(base)
 
 
 def _fields(word: Any) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ def variant(target: Path, edits: tuple[Edit, ...], *, source: Path = ROOT / "mod
 
 
 V0_1: Final = (
+    Edit("__init__.py", 'SPEC_VERSION: Final = "0.2"', 'SPEC_VERSION: Final = "0.1"'),
     # Seed §14: neither a job's own max_attempts nor a kind's own base of the back-off existed.
     Edit(
         "types.py",

@@ -25,6 +25,11 @@ RELEASED: Final = CHANGES / "base.zip"
 """The model of the last released specification, committed so that a shallow clone or an unpacked sdist has it."""
 PACKAGE: Final = "telha_model"
 _PARTS: Final = ("model/telha_model", "impl/telha_jobs")
+_STEPPING: Final = (
+    *("__init__.py", "types.py", "ops.py", "replies.py", "state.py", "states.py", "step.py"),
+    *("rules.py", "policy.py", "transitions/*.py", "quotient.py"),
+)
+"""The part of the model that answers; a loaded snapshot fails at once when one of these needs more."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -51,7 +56,7 @@ def located(text: str, scratch: Path) -> Place:
         return Place(f"released ({RELEASED.name})", _exists(RELEASED), None)
     path = Path(text)
     if path.is_dir():
-        return _in_folder(text, path)
+        return _in_folder("the working tree" if path.resolve() == ROOT else text, path)
     if path.is_file():
         names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
         if f"{PACKAGE}/__init__.py" not in names:
@@ -138,10 +143,11 @@ def _alone(entry: Path) -> Iterator[None]:
 
 
 def snapshot(target: Path) -> None:
-    """Write the working tree's model into a zip whose bytes depend on nothing else."""
+    """Write what steps and classifies of the working tree's model into a zip whose bytes depend on nothing else."""
     folder = ROOT / "model"
+    paths = [path for pattern in _STEPPING for path in (folder / PACKAGE).glob(pattern)]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in sorted((folder / PACKAGE).rglob("*.py")):
+        for path in sorted(paths):
             entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())

@@ -2,8 +2,9 @@
 
 A walk leads the older engine through every state of a small universe, one operation after the other; at the first visit
 of each state the whole database is kept as it is on disk. This tree's engine then opens each of them, after a clean end
-and after a crash in turn, and goes on from there in lock-step with this tree's model, everything compared after every
-step. The older engine runs in a process of its own, this tree's harness driving it by its public interface.
+and after a crash in turn, repeats the submits recorded there, and goes on in lock-step with this tree's model,
+everything compared after every step. The older engine runs in a process of its own, this tree's harness driving it by
+its public interface.
 
     python -m tests.harness.upgrade UNIVERSE OUT      what that process runs: writes the databases as lines of JSON
 """
@@ -23,10 +24,10 @@ from telha_jobs.store.database import Database
 from telha_jobs.store.port import Delete, Family, Put
 from telha_model.alphabet import offers
 from telha_model.explore import Graph, explore
-from telha_model.ops import Reopen
-from telha_model.state import Queue, new_queue
+from telha_model.ops import Complete, Fail, Op, Reopen
+from telha_model.state import Digest, Queue, Submit, new_queue
 from telha_model.step import step
-from telha_model.types import Config
+from telha_model.types import Config, Ref
 from telha_model.universes import universes
 from tests.harness.lockstep import Lockstep
 from tests.harness.spec_versions import ROOT, Place
@@ -228,12 +229,28 @@ def _go_on(graph: Graph, kept: Kept, history: list[Queue], *, clean: bool, turn:
     lockstep.queue = queue
     try:
         lockstep.compare(public=True)
+        for op in _repeats(queue):
+            lockstep.step(op)
         for taken in range(CONTINUED):
             offered = offer(lockstep.queue)
             lockstep.step(offered[(turn * 7 + taken * 13) % len(offered)])
+        return len(lockstep.ops)
     finally:
         lockstep.close()
-    return CONTINUED
+
+
+def _repeats(queue: Queue) -> list[Op]:
+    """The newest recorded submit of every job once more: only this shows that its digest, opaque, is understood."""
+    found: list[Op] = []
+    for job in queue.jobs:
+        match job.submit:
+            case Submit(Digest("complete", generation, (result, follow_ups))):
+                found.append(Complete(Ref(job.job_id, generation), result, follow_ups))  # type: ignore[arg-type]  # as recorded
+            case Submit(Digest("fail", generation, (reason, retryable))):
+                found.append(Fail(Ref(job.job_id, generation), str(reason), bool(retryable)))
+            case _:
+                pass
+    return found
 
 
 def golden_problems(scratch: Path) -> list[str]:
