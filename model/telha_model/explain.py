@@ -64,7 +64,7 @@ def changed(before: Queue, after: Queue) -> list[str]:
     if after.ring != before.ring:
         found.append(f"ring: {_scopes(before.ring)} → {_scopes(after.ring)}")
     if after.last_served != before.last_served:
-        found.append(f"served last: {before.last_served} → {after.last_served}")
+        found.append(f"served last: {_told(before.last_served)} → {_told(after.last_served)}")
     if after.now_ms != before.now_ms:
         found.append(f"time: {before.now_ms} → {after.now_ms}")
     if after.incarnation != before.incarnation:

@@ -182,7 +182,7 @@ def tell(line: Line) -> None:
     print(f"{line.number:>5}  at {line.at_ms}  {line.op}")
     print(f"         → {line.reply}")
     for guard in line.guards:
-        print(f"         refused by: {guard}")
+        print(f"         guard: {guard}")
     for change in line.changes:
         print(f"         {change}")
     for difference in line.differences:

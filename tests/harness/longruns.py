@@ -110,11 +110,16 @@ class _Writer:
             self.do(ops.Cancel(self.queue.jobs[0].job_id))
 
     def wild(self) -> None:
-        """One step of anything; now and then a job that is given back so often that its log is full."""
-        if self.chance.random() < 0.03:
+        """One step of anything; now and then what such steps rarely bring together."""
+        roll = self.chance.random()
+        if roll < 0.03:  # a job is given back so often that its log is full
             for _ in range(10):
                 self.do(ops.Lease("w", 1, (1,)))
                 self.do(ops.Release(self.tokens[-1]))
+        elif roll < 0.08:  # a job that waits for its time ends, and comes back
+            self.do(ops.Enqueue(NewJob(1, "a", 1, delay_ms=TTL_MS)))
+            self.do(ops.Cancel(self.jobs[-1]))
+            self.do(ops.Retry(self.jobs[-1]))
         self.do(self.chance.choice(_WILD)(self))
 
     # -- what a wild step draws
