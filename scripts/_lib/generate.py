@@ -49,8 +49,8 @@ def differs(name: str, wanted: str, *, check: bool) -> bool:
     if found == wanted:
         return False
     if check:
-        lines = (text.splitlines(keepends=True) for text in (found, wanted))
-        sys.stdout.writelines(difflib.unified_diff(*lines, "found", "wanted", n=1))
+        lines = [text.splitlines(keepends=True) for text in (found, wanted)]
+        sys.stdout.writelines(difflib.unified_diff(lines[0], lines[1], "found", "wanted", n=1))
     else:
         path.write_text(wanted, "utf-8")
     return True

@@ -20,6 +20,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -131,6 +132,7 @@ class Run:
     def __init__(self, queue: JobQueue, *, jobs: int, pollers: int, seed: int) -> None:
         self.journal = Journal(queue)
         self.queue = self.journal if jobs <= HISTORY_JOBS_MAX else queue
+        self.watching = self.journal.watching if jobs <= HISTORY_JOBS_MAX else nullcontext
         self.jobs = jobs
         self.seed = seed
         self.producers = [Account() for _ in range(max(2, pollers // 4))]
@@ -361,7 +363,7 @@ def contend(
         queue.start_reaper()
         run = Run(queue, jobs=jobs, pollers=pollers, seed=seed)
         began = time.monotonic()
-        with run.journal.watching():
+        with run.watching():
             run.to_the_end(progress)
         seconds = time.monotonic() - began
         counters = queue._store.counters
