@@ -14,16 +14,18 @@ class Kinds:
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names
         self.numbers = {name: number for number, name in names.items()}
+        self._last = max(names, default=0)
         self._matches: dict[str, frozenset[int]] = {}
 
     def next_number(self) -> int:
         """The number of the next new kind."""
-        return max(self.names, default=0) + 1
+        return self._last + 1
 
     def add(self, number: int, name: str) -> None:
         """A commit interned this kind."""
         self.names[number] = name
         self.numbers[name] = number
+        self._last = max(self._last, number)
         self._matches.clear()
 
     def matching(self, patterns: Iterable[str]) -> frozenset[int]:

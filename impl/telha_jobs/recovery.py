@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from telha_jobs.agenda import Agenda, GroupKey, Place
 from telha_jobs.counters import Counters
+from telha_jobs.errors import QueueUnavailableError
 from telha_jobs.keys import (
     COUNT_PREFIX,
     KIND_PREFIX,
@@ -37,9 +38,16 @@ def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iter
 
 
 def load_kinds(store: Store) -> Kinds:
-    """The interned kinds of `meta`."""
+    """The interned kinds of `meta`.
+
+    Raises `QueueUnavailableError` when one cannot be read: without it its number would be given out again, and jobs
+    under that number would be taken for another kind.
+    """
     rows = pages(store, Family.META, KIND_PREFIX, after(KIND_PREFIX))
-    return Kinds({parse_u64(key[len(KIND_PREFIX) :]): name.decode("utf-8") for key, name in rows})
+    try:
+        return Kinds({parse_u64(key[len(KIND_PREFIX) :]): name.decode("utf-8") for key, name in rows})
+    except ValueError as error:
+        raise QueueUnavailableError(f"a kind in meta cannot be read ({error}): restore a backup") from error
 
 
 def load_counters(store: Store) -> Counters:

@@ -53,11 +53,10 @@ class View:
         Raises `QueueUnavailableError` when there is no queue, when the database is foreign or cannot be read, and
         `FormatVersionError` when a newer version wrote it. Nothing is created or changed. `clock` is for tests.
         """
-        if not isinstance(path, str | PathLike):
-            raise InvalidArgumentError("path", f"must be a str or a path, not {kind_name(path)}")
-        store = RocksStore.open_read_only(path, clock=clock)
+        where = arguments.path(path)
+        store = RocksStore.open_read_only(where, clock=clock)
         try:
-            return cls(store, Path(os.path.realpath(path)))
+            return cls(store, Path(os.path.realpath(where)))
         except BaseException:
             store.close()
             raise

@@ -111,6 +111,14 @@ def test_a_directory_without_queue_is_refused_and_left_alone(tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("path", ["", "a\0b", 5, None, b"queue"])
+def test_a_path_that_names_nothing_is_refused(path: Any) -> None:
+    """As by the queue itself: an empty path is not the current directory."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        View.open(path)
+    assert caught.value.field == "path"
+
+
 def test_a_closed_view_refuses(desk: Desk) -> None:
     """After its close a view refuses every question."""
     view = View.open(desk.directory)

@@ -111,7 +111,7 @@ def cancel(data: str, job_ids: tuple[str, ...]) -> None:
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
 @data_option
 def discard(data: str, job_ids: tuple[str, ...]) -> None:
-    """Remove completed or dead jobs for good, their with logs and keys. Prints the ids of those it removed."""
+    """Remove completed or dead jobs for good, with their logs and keys. Prints the ids of those it removed."""
     _change_given(data, job_ids, "discarded", JobQueue.discard)
 
 

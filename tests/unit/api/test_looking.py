@@ -1,15 +1,30 @@
 """Listings, counts, events and check: what the queue shows, and that showing changes nothing."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from telha_jobs import JobQueue, LeaseRef, ManualClock, NewJob, State
-from telha_jobs.store.port import Family
+from telha_jobs import JobQueue, LeaseRef, ManualClock, NewJob, QueueUnavailableError, State
+from telha_jobs.keys import kind_key
+from telha_jobs.store.port import Family, Put
 from tests.unit.api.conftest import Open
-from tests.unit.api.support import START_MS, A, B, C, each, healthy, lease, leased, transitions, unchanged
+from tests.unit.api.support import (
+    START_MS,
+    A,
+    B,
+    C,
+    each,
+    healthy,
+    lease,
+    leased,
+    refusal,
+    tamper,
+    transitions,
+    unchanged,
+)
 
 
 def fill(queue: JobQueue) -> list[UUID]:
@@ -264,3 +279,14 @@ def test_check_counts_rows(queue: JobQueue) -> None:
         report.quarantined,
         bool(report),
     ) == (30, (), 0, (), True)
+
+
+def test_a_kind_that_cannot_be_read_refuses_the_open(queue: JobQueue, opened: Open, tmp_path: Path) -> None:
+    """A damaged name in `meta` is a typed refusal: going on would give the kind's number out again."""
+    queue.enqueue(A, "embed", None)
+    queue.close()
+    tamper(tmp_path / "queue", Put(Family.META, kind_key(1), b"\xff"))
+    error = refusal(QueueUnavailableError, opened)
+    assert (error.outcome, "restore a backup" in str(error)) == ("not_applied", True)
+    tamper(tmp_path / "queue", Put(Family.META, kind_key(1), b"embed"))
+    healthy(opened())
