@@ -28,7 +28,7 @@ from telha_model.diff import (
 )
 from tests.harness.spec_corpus import Played, played
 from tests.harness.spec_versions import CHANGES, RELEASED, ROOT, Place, VersionError, loaded, located, snapshot
-from tests.harness.upgrade import Upgraded, continued, golden_problems, written
+from tests.harness.upgrade import OnState, Upgraded, continued, golden_problems, written
 
 QUIET_S: Final = 2.0
 MEMORY: Final = Path("/dev/shm")
@@ -106,6 +106,19 @@ def ticker(name: str) -> Progress:
     return tick
 
 
+def _state_ticker() -> OnState:
+    begun = last = time.monotonic()
+
+    def tick(done: int, states: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - begun > QUIET_S and now - last > 2 * QUIET_S:
+            last = now
+            print(f"upgrade: {done} of {states} databases continued so far", file=sys.stderr)
+
+    return tick
+
+
 def compare(base: Place, head: Place, asked: argparse.Namespace, scratch: Path) -> Findings:
     """Explore in lock-step, play the corpus, and continue the older engine's rows if asked to."""
     newer, older = loaded(head, newer=True), loaded(base, newer=False)
@@ -125,8 +138,7 @@ def _upgraded(base: Place, scratch: Path) -> Upgraded:
     problems = written(base, out)
     if problems:
         return Upgraded(0, 0, tuple(problems))
-    tick = ticker("upgrade")
-    found = continued(out, on_state=lambda done, states: tick(done, states, done))
+    found = continued(out, on_state=_state_ticker())
     return found._replace(problems=(*found.problems, *golden_problems(scratch)))
 
 
@@ -262,6 +274,8 @@ def judged(found: Findings, asked: argparse.Namespace) -> tuple[str, bool, list[
     problems = list(found.upgraded.problems) if found.upgraded is not None else []
     wrong = [] if not problems else [f"{len(problems)} problems in the upgrade run"]
     said = verdict(found)
+    if found.upgraded is not None and not problems:
+        said += f"; {found.upgraded.states} databases of base go on"
     if not asked.declared:
         return "; ".join([said, *wrong]), not (found.signatures or wrong), []
     known = declarations()

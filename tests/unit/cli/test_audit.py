@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from telha_jobs import NewJob
 from telha_jobs.codec import decode_record, encode_record
 from telha_jobs.core.record import LogEntry, Record, changed
 from telha_jobs.store.port import Family, Put
@@ -143,7 +144,6 @@ def test_no_job_is_audited_twice_or_left_out(desk: Desk) -> None:
     """Past the pages of a scan."""
     with desk.queue() as queue:
         for _ in range(3):
-            for _ in range(400):
-                queue.enqueue(SCOPE, "embed", None)
+            queue.enqueue_many(NewJob(scope=SCOPE, kind="embed", payload=None) for _ in range(400))
             desk.clock.advance(1)
     assert desk.run("audit").stdout == "1,200 jobs, 1,200 events audited: every log tells the truth\n"
