@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from telha_jobs import JobQueue, LeaseRef, ManualClock, NewJob, QueueUnavailableError, State
+from telha_jobs import JobQueue, JobUnreadableError, LeaseRef, ManualClock, NewJob, QueueUnavailableError, State
 from telha_jobs.keys import kind_key
 from telha_jobs.store.port import Family, Put
 from tests.unit.api.conftest import Open
@@ -21,6 +21,7 @@ from tests.unit.api.support import (
     lease,
     leased,
     refusal,
+    row_of,
     tamper,
     transitions,
     unchanged,
@@ -290,3 +291,27 @@ def test_a_kind_that_cannot_be_read_refuses_the_open(queue: JobQueue, opened: Op
     assert (error.outcome, "restore a backup" in str(error)) == ("not_applied", True)
     tamper(tmp_path / "queue", Put(Family.META, kind_key(1), b"embed"))
     healthy(opened())
+
+
+def test_check_reads_each_family_once_however_many_rows_are_bad(
+    queue: JobQueue, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unreadable rows, with keys and payloads of their own, met by a writer or not, cost no scan each."""
+    ids = [queue.enqueue(A, "embed", "x" * 600, idempotency_key=f"k{number}").job_id for number in range(12)]
+    rows = [row_of(queue, job_id) for job_id in ids]
+    queue.close()
+    tamper(tmp_path / "queue", *(Put(Family.JOBS, key, b"bad") for key, _ in rows))
+    queue = opened()
+    for job_id in ids[:6]:
+        refusal(JobUnreadableError, lambda job_id=job_id: queue.cancel(job_id))  # type: ignore[misc]
+    scans: list[Family] = []
+    real = queue._store.scan
+
+    def scan(family: Family, *arguments: Any) -> Any:
+        scans.append(family)
+        return real(family, *arguments)
+
+    monkeypatch.setattr(queue._store, "scan", scan)
+    report = queue.check()
+    assert (report.rows, len(report.problems), report.quarantined) == (6, 6, tuple(ids[:6]))
+    assert {1} == {scans.count(family) for family in (Family.READY, Family.TIMERS, Family.IDEM, Family.PAYLOADS)}
