@@ -14,10 +14,11 @@ SUBJECTS: Final[dict[str, Subjects]] = {
     "engine-narrow": partial(EngineSubject, window_rows=1),
     "engine-renewed": tour_subject,
     "engine-narrow-renewed": narrow_subject,
+    "engine-narrow-2-renewed": partial(EngineSubject, real_reopen_every=8, window_rows=2),
     "engine-tampered": TamperedSubject,
 }
-"""`narrow`: the smallest window of the agenda. `renewed`: seven of eight reopenings keep the store open, as in tours.
-`tampered`: the canary, which always differs after an enqueue.
+"""`narrow`: the smallest window of the agenda; `narrow-2`: the next larger one. `renewed`: seven of eight reopenings
+keep the store open, as in tours. `tampered`: the canary, which always differs after an enqueue.
 """
 
 ALL: Final = (MODEL, "engine", "engine-narrow")

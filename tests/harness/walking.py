@@ -28,6 +28,7 @@ SHARDS: Final = {
     "sweep": 2,
     "reopen": 4,
     "bulk": 1,
+    "agenda": 1,
 }
 """In how many parts the tour of each universe is walked, so that no part takes much longer than the others."""
 

@@ -9,11 +9,11 @@ of states and edges.
 from telha_model.universe import Size, Universe
 from telha_model.universes.jobs import bulk, keys, sweep
 from telha_model.universes.lease import death, protocol
-from telha_model.universes.scopes import fairness, order, reopen
+from telha_model.universes.scopes import agenda, fairness, order, reopen
 
 
 def universes(size: Size = "ci") -> dict[str, Universe]:
     """All universes of a size, by name."""
-    builders = (protocol, death, keys, fairness, order, sweep, reopen, bulk)
+    builders = (protocol, death, keys, fairness, order, sweep, reopen, bulk, agenda)
     made = [build(size) for build in builders]
     return {universe.name: universe for universe in made}

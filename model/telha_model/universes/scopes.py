@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from telha_model.alphabet import CURRENT, HELD, OLDER, Alphabet, ByToken, Fixed
-from telha_model.ops import Complete, Enqueue, Lease, Release, Reopen
+from telha_model.alphabet import CURRENT, HELD, OLDER, Alphabet, ByQueue, ByToken, Fixed
+from telha_model.ops import Cancel, Complete, Enqueue, Lease, Op, Release, Reopen
 from telha_model.quotient import Quotient
-from telha_model.types import Backoff, Config, NewJob
+from telha_model.types import Backoff, Config, NewJob, Ref
 from telha_model.universe import Size, Universe
 from telha_model.universes.common import CANCEL, COMPLETE_HELD, DISCARD, FORGED, JOB, LEASE, REAP, TICK, enqueue
 
@@ -28,6 +28,13 @@ REOPEN_REACHES: Final = (
     "a clean reopening with a lease out",
     "reopening turns the ring",
     "a stale submit meets a higher generation's lease",
+)
+
+AGENDA_REACHES: Final = (
+    "a released job is granted again",
+    "an earlier due time goes first",
+    "a clean reopening with a lease out",
+    "a sweep purges",
 )
 
 
@@ -142,4 +149,47 @@ def reopen(size: Size) -> Universe:
         ),
         Quotient(revival=False, reopens=True),
         REOPEN_REACHES,
+    )
+
+
+def _cancel_newest(refs: tuple[Ref, ...], _gone: int) -> Op | None:
+    return Cancel(refs[-1].job_id) if refs else None
+
+
+def agenda(size: Size) -> Universe:
+    """One group of jobs that grows and shrinks at both ends, for a queue that keeps only its first rows in memory.
+
+    The model has no such windows: it says what is right, and this leads the queue over their edges. Jobs join ahead of
+    the others (due now, or given back), between them and behind them (due later), leave from the front (leased) or
+    from where they stand (the newest cancelled), and every open begins with the first row alone.
+    """
+    jobs_max = 3 if size == "ci" else 4
+    return Universe(
+        "agenda",
+        "rows that join and leave ahead of, within and behind what the queue keeps in memory of a group",
+        f"{jobs_max} jobs, one scope, one kind",
+        Config(
+            lease_ttl_ms=1,
+            max_attempts=1,
+            backoff=Backoff(1, 1, 1),
+            retention_completed_ms=0,
+            retention_dead_ms=0,
+            events_max=64,
+        ),
+        Alphabet(
+            jobs_max,
+            (
+                enqueue("now", JOB),
+                enqueue("in 1", NewJob(1, "a", delay_ms=1)),
+                enqueue("in 2", NewJob(1, "a", delay_ms=2)),
+                LEASE,
+                TICK,
+                REAP,
+                Fixed("reopen", Reopen(clean=True)),
+            ),
+            (ByToken("release", Release, (HELD,)),),
+            by_queue=(ByQueue("cancel the newest", _cancel_newest),),
+        ),
+        Quotient(tokens=False, revival=False, sweeps_in_part=False),
+        AGENDA_REACHES,
     )
