@@ -11,9 +11,9 @@ from uuid import UUID
 import click
 
 from telha_jobs.audit import Across, Finding, LineError, Marks, job_of, replay, row_of
+from telha_jobs.cli.access import looking
 from telha_jobs.cli.options import data_option, examples, json_option
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
-from telha_jobs.cli.session import looking
 from telha_jobs.cli.values import dumps, to_json
 from telha_jobs.types import Job
 from telha_jobs.view import View

@@ -10,6 +10,7 @@ from uuid import UUID
 import click
 
 from telha_jobs import arguments
+from telha_jobs.cli.access import Filters, change, jobs_of, preparing, refusals, resolve, take
 from telha_jobs.cli.options import (
     DURATION,
     JOB_ID,
@@ -22,7 +23,6 @@ from telha_jobs.cli.options import (
     scope_filter,
 )
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
-from telha_jobs.cli.session import Filters, change, jobs_of, preparing, refusals, resolve, take
 from telha_jobs.cli.values import NotJSONError, dumps, loads
 from telha_jobs.config import QueueConfig
 from telha_jobs.queue import JobQueue

@@ -278,8 +278,8 @@ class RocksStore:
                 if self._refusal == _CLOSED:
                     return
                 self._refusal = _CLOSED
-            self._sync.drain()
             try:
+                self._sync.drain()
                 if self._durability is not None and not self._failed:
                     self._end()
             finally:
