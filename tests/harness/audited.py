@@ -1,10 +1,10 @@
-"""Jobs of the model as the audit takes them: the public job that the queue would show, and its row's marks."""
+"""The audit on the model's states: each job as the queue would show it, with its row's marks."""
 
 from uuid import UUID
 
 import telha_jobs as jobs
-from telha_jobs.audit import Marks
-from telha_model.state import Job
+from telha_jobs.audit import Across, Finding, Marks, Replayed, replay
+from telha_model.state import Job, Queue
 from tests.harness.public import viewed
 from tests.harness.values import scope_uuid
 
@@ -29,3 +29,17 @@ def audited(job: Job) -> tuple[jobs.Job, Marks]:
     )
     token = newest_ms.to_bytes(16, "big")
     return public, Marks(newest_ms, token, job.leased_at_ms, job.purge_at_ms, job.lease_end)
+
+
+def findings(queue: Queue, *, across: bool) -> list[Finding]:
+    """What the audit says of the jobs of a state; `across`: also of all together."""
+    found = []
+    with Across() as together:
+        for job in queue.jobs:
+            public, marks = audited(job)
+            told = replay(public, marks)
+            if not isinstance(told, Replayed):
+                found.append(told)
+            elif across:
+                together.take(public, told, marks)
+        return found + (list(together.findings()) if across else [])

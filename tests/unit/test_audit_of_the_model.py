@@ -2,28 +2,11 @@
 
 import pytest
 
-from telha_jobs.audit import Across, Finding, Replayed, replay
-from telha_model.state import Queue
 from telha_model.universes import universes
-from tests.harness.audited import audited
+from tests.harness.audited import findings
 from tests.harness.walking import ci_graph
 
 ACROSS_EVERY = 11
-
-
-def findings(queue: Queue, *, across: bool) -> list[Finding]:
-    """What the audit says of the jobs of a state."""
-    found = []
-    with Across() as together:
-        for job in queue.jobs:
-            public, marks = audited(job)
-            told = replay(public, marks)
-            if isinstance(told, Replayed):
-                if across:
-                    together.take(public, told, marks)
-            else:
-                found.append(told)
-        return found + (list(together.findings()) if across else [])
 
 
 @pytest.mark.parametrize("name", sorted(universes("ci")))
