@@ -63,7 +63,12 @@ LANES = (
     Lane(name="explore", command=("scripts/explore", "--size", "large"), weight=4),
     Lane(
         name="machine",
-        command=("scripts/test", "tests/stateful/test_machine.py", "--hypothesis-profile=soak", "--hypothesis-seed={seed}"),
+        command=(
+            "scripts/test",
+            "tests/stateful/test_machine.py",
+            "--hypothesis-profile=soak",
+            "--hypothesis-seed={seed}",
+        ),
         weight=4,
         repeats=True,
     ),
