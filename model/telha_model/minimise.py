@@ -5,8 +5,9 @@ goes: "the first lease of step 40", not "generation 3 of job 7". Every candidate
 names something that was never given there is left out as well; what remains is a run the model can follow. Only then is
 `fails` asked, which drives a subject and may cost a database.
 
-The first candidates keep what concerns the jobs of the last steps. After that parts are left out, the largest first
-and the last first, and stretches of time between which nothing happens any more are joined; then items of bulk calls.
+The first candidates are the end of the run by itself, then all that concerns the jobs of its last steps. After that
+parts are left out, the largest first and the last first, and stretches of time between which nothing happens any more
+are joined; then items of bulk calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -211,22 +212,20 @@ class _Minimiser:
         return True
 
     def slice(self) -> None:
-        """Keep what concerns the jobs of the last step; failing that, of the last few, then of more and more."""
+        """Keep the end of the run, short or longer; failing that, what concerns the jobs of its last steps."""
+        for length in (16, 64, 256, 1024):
+            if length < len(self.parts) and self.accepts(self.parts[-length:]):
+                return
         for reach in (1, 4, 16, 64, 256):
             jobs = frozenset().union(*self.concerns[-reach:])
             pairs = zip(self.parts, self.concerns, strict=True)
             kept = [part for part, concerned in pairs if concerned & jobs or isinstance(part.op, Advance | Reopen)]
-            if self.accepts([*kept, *([] if self.parts[-1] in kept else self.parts[-1:])]):
+            if self.accepts(_joined([*kept, *([] if self.parts[-1] in kept else self.parts[-1:])])):
                 return
 
     def join(self) -> None:
         """Make one of the stretches of time that nothing happens between."""
-        joined: list[_Part] = []
-        for part in self.parts:
-            if joined and isinstance(part.op, Advance) and isinstance(joined[-1].op, Advance):
-                joined[-1] = part._replace(op=Advance(joined[-1].op.ms + part.op.ms))
-            else:
-                joined.append(part)
+        joined = _joined(self.parts)
         if len(joined) < len(self.parts):
             self.accepts(joined)
 
@@ -295,6 +294,16 @@ def named_jobs(op: Op) -> frozenset[int]:
     if not isinstance(op, Reopen):
         renamed(op, of_ref, of_job)
     return frozenset(named)
+
+
+def _joined(parts: Sequence[_Part]) -> list[_Part]:
+    joined: list[_Part] = []
+    for part in parts:
+        if joined and isinstance(part.op, Advance) and isinstance(joined[-1].op, Advance):
+            joined[-1] = part._replace(op=Advance(joined[-1].op.ms + part.op.ms))
+        else:
+            joined.append(part)
+    return joined
 
 
 def _some(items: list[_Item]) -> tuple[_Item, ...]:

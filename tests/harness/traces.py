@@ -22,7 +22,7 @@ from telha_model.trace import Differs, Origin, Trace, TraceError, recorded
 from telha_model.trace_data import check_versions, from_data, to_data, write
 from tests.harness.lockstep import DisagreementError
 from tests.harness.mutants import MUTANTS
-from tests.harness.replay import failing, shortest
+from tests.harness.replay import shortest
 from tests.harness.subjects import SUBJECTS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -141,10 +141,10 @@ class Keeper:
         """Minimise and write."""
         end = time.monotonic() + BUDGET_S
         subjects = SUBJECTS[self.subject]
-        found = error
-        # What was seen at an open, before any step, or only at this length of a run, is kept as it is.
-        if error.ops and failing(error.config, error.start_ms, error.ops, subjects) is not None:
+        try:
             found = shortest(error.config, error.start_ms, error.ops, subjects, goes_on=lambda: time.monotonic() < end)
+        except ValueError:  # what cannot be seen a second time is kept as it was
+            found = error
         return self.write(found)
 
     def write(self, found: DisagreementError) -> Path:
