@@ -4,5 +4,5 @@
 records and replays what the storage is asked for; `place` opens queues and fills them; `child` is a process of its own,
 for what needs a fresh or a dying one. Cases: `cycle` and `syncs` (against bare rocksdict), `grants`, `sweeps`,
 `opening`, `endurance`, `amounts` (counts, no times). `guard` holds recorded counts; `report` and `plots` write
-docs/performance.md.
+docs/performance.md. `settings` is a command of its own: RocksDB's settings beside each other, for ADR 4.
 """

@@ -36,8 +36,9 @@ _COPIES = 10
 _MEMORY_PROPERTIES = (
     "rocksdb.cur-size-all-mem-tables",
     "rocksdb.estimate-table-readers-mem",
-    "rocksdb.block-cache-usage",
 )
+_SHARED_PROPERTY = "rocksdb.block-cache-usage"
+"""Every family names the one cache they share."""
 
 
 def rss_bytes() -> int:
@@ -75,10 +76,10 @@ class Watched(Database):
     """Knows what RocksDB keeps in memory."""
 
     def memory_bytes(self) -> int:
-        """Memtables, table readers and block caches of all families; 0 when closed."""
-        return sum(
-            family.property_int_value(name) or 0 for family in self._families.values() for name in _MEMORY_PROPERTIES
-        )
+        """Memtables and table readers of all families, and their block cache; 0 when closed."""
+        families = self._families.values()
+        own = sum(family.property_int_value(name) or 0 for family in families for name in _MEMORY_PROPERTIES)
+        return own + max((family.property_int_value(_SHARED_PROPERTY) or 0 for family in families), default=0)
 
 
 def look(path: Path) -> dict[str, Any]:
