@@ -181,6 +181,7 @@ class _Minimiser:
 
     def learn(self, ops: Sequence[Op]) -> None:
         """Take the run as it is, and name what its steps gave and which jobs they concern."""
+        self._names, self.parts, self.concerns = _Names(), [], []
         queue = new_queue(self._start_ms)
         for number, op in enumerate(ops):
             named = op if isinstance(op, Reopen) else renamed(op, self._names.ref, self._names.job)
@@ -212,15 +213,19 @@ class _Minimiser:
         return True
 
     def slice(self) -> None:
-        """Keep the end of the run, short or longer; failing that, what concerns the jobs of its last steps."""
+        """Keep the end of the run, short or longer, and of that what concerns the jobs of its last steps."""
         for length in (16, 64, 256, 1024):
             if length < len(self.parts) and self.accepts(self.parts[-length:]):
-                return
+                self.learn(self.ops)  # by itself the end of a run leases other jobs than it did
+                break
         for reach in (1, 4, 16, 64, 256):
-            jobs = frozenset().union(*self.concerns[-reach:])
-            pairs = zip(self.parts, self.concerns, strict=True)
-            kept = [part for part, concerned in pairs if concerned & jobs or isinstance(part.op, Advance | Reopen)]
-            if self.accepts(_joined([*kept, *([] if self.parts[-1] in kept else self.parts[-1:])])):
+            jobs = frozenset().union(*[self.concerns[part.step] for part in self.parts[-reach:]])
+            kept = [
+                part
+                for part in self.parts[:-1]
+                if self.concerns[part.step] & jobs or isinstance(part.op, Advance | Reopen)
+            ]
+            if len(kept) < len(self.parts) - 1 and self.accepts(_joined([*kept, self.parts[-1]])):
                 return
 
     def join(self) -> None:

@@ -120,6 +120,14 @@ class _Writer:
             self.do(ops.Enqueue(NewJob(1, "a", 1, delay_ms=TTL_MS)))
             self.do(ops.Cancel(self.jobs[-1]))
             self.do(ops.Retry(self.jobs[-1]))
+        elif roll < 0.13:  # in a scope of their own one of two jobs to come is cancelled before either is due
+            for delay_ms in self.chance.sample((2, 1, 3), 2):
+                self.do(ops.Enqueue(NewJob(9, "a", 1, delay_ms=delay_ms)))
+            self.do(ops.Cancel(self.chance.choice(self.jobs[-2:])))
+            self.do(ops.Advance(1))
+            self.do(ops.Reap())
+            for job in self.jobs[-2:]:
+                self.do(ops.Cancel(job))
         self.do(self.chance.choice(_WILD)(self))
 
     # -- what a wild step draws
@@ -208,7 +216,7 @@ def failing_runs(subjects: Subjects) -> Iterator[tuple[int, Config, list[Op]]]:
 def shortened(mutant: Mutant) -> Shortened | None:
     """Minimise a long run that the queue of this process, broken by `mutant`, fails; None when it fails none."""
     narrow = mutant.lane.startswith("narrow")
-    subjects = SUBJECTS["engine-narrow-renewed" if narrow else "engine-renewed"]
+    subjects = SUBJECTS["engine-narrow" if narrow else "engine"]
     for seed, config, run in failing_runs(subjects):
         began = time.monotonic()
         end = began + BUDGET_S
