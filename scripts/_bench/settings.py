@@ -1,4 +1,5 @@
-"""RocksDB's settings beside each other on one churning workload: `python -m scripts._bench.settings [NAME ...]`.
+"""RocksDB's settings beside each other on a churning queue: `python -m scripts._bench.settings [NAME ...]`; with
+`--standing` on a queue in which most jobs stay.
 
 The figures of docs/adr/0004-rocksdb-settings.md. Each setting is a `Database` with other options and gets a process of
 its own, which takes jobs from end to end with retention, so that all but a fiftieth of what is written is deleted
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 from rocksdict import BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, Options
 
 from scripts._bench.child import Watched, disk_bytes, open_copy, rss_bytes
-from scripts._bench.place import jobs, opened
+from scripts._bench.place import fill, jobs, opened, run_through
 from telha_jobs import Lease, ManualClock, QueueConfig
 from telha_jobs.store.port import Family
 
@@ -216,6 +217,31 @@ class Run:
         return (between - started) / TIMED, (time.thread_time() - between) / TIMED
 
 
+def standing(name: str, path: Path, number: int) -> dict[str, Any]:
+    """Enqueue three times `number` jobs, 10,000 a call; lease and complete a third of them, 1,000 a call."""
+    queue = opened(path, database=database_of(SETTINGS[name], []))
+    cpu, written = process_cpu_s(), written_bytes()
+    fill(queue, jobs(3 * number))
+    filled_cpu, filled = process_cpu_s(), written_bytes()
+    run_through(queue, number)
+    found = {
+        "fill_us": (filled_cpu - cpu) / number / 3 * 1e6,
+        "fill_bytes": (filled - written) / number / 3,
+        "run_us": (process_cpu_s() - filled_cpu) / number * 1e6,
+        "run_bytes": (written_bytes() - filled) / number,
+        "standing_mb": disk_bytes(path) / 1e6,
+    }
+    queue.close()
+    return found
+
+
+STANDING_COLUMNS = (
+    ("fill_us", "enqueue, CPU µs a job"),
+    ("fill_bytes", "written a job, B"),
+    ("run_us", "lease and complete, CPU µs"),
+    ("run_bytes", "written a job, B"),
+    ("standing_mb", "disk, MB"),
+)
 COLUMNS = (
     ("cpu_us_a_job", "CPU a job, µs"),
     ("written_a_job", "written a job, B"),
@@ -233,11 +259,12 @@ COLUMNS = (
 )
 
 
-def in_child(name: str, number: int, scratch: Path) -> dict[str, Any]:
+def in_child(name: str, number: int, scratch: Path, *extra: str) -> dict[str, Any]:
     """One setting in a process of its own."""
     directory = Path(tempfile.mkdtemp(prefix="settings-", dir=scratch))
     try:
-        command = [sys.executable, "-m", __spec__.name, "--jobs", str(number), "--in", str(directory / "db"), name]
+        words = ["--jobs", str(number), "--in", str(directory / "db"), *extra, name]
+        command = [sys.executable, "-m", __spec__.name, *words]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -250,21 +277,25 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts._bench.settings", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(SETTINGS)}")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--standing", action="store_true", help="three times as many jobs, most of which stay")
     parser.add_argument("--in", dest="path", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     for name in options.names:
         if name not in SETTINGS:
             parser.error(f"no setting is called {name!r}")
     if options.path is not None:
-        print(json.dumps(Run(options.names[0], options.path, options.jobs).result()))
+        [name] = options.names
+        run = standing(name, options.path, options.jobs) if options.standing else None
+        print(json.dumps(Run(name, options.path, options.jobs).result() if run is None else run))
         return 0
     scratch = ROOT / "out"
     scratch.mkdir(exist_ok=True)
-    print("| setting | " + " | ".join(title for _, title in COLUMNS) + " |", flush=True)
-    print("|---|" + "---:|" * len(COLUMNS), flush=True)
+    columns, extra = (STANDING_COLUMNS, ["--standing"]) if options.standing else (COLUMNS, [])
+    print("| setting | " + " | ".join(title for _, title in columns) + " |", flush=True)
+    print("|---|" + "---:|" * len(columns), flush=True)
     for name in options.names or SETTINGS:
-        found = in_child(name, options.jobs, scratch)
-        cells = [f"{found[key]:,.0f}" if found[key] >= 100 else f"{found[key]:,.1f}" for key, _ in COLUMNS]
+        found = in_child(name, options.jobs, scratch, *extra)
+        cells = [f"{found[key]:,.0f}" if found[key] >= 100 else f"{found[key]:,.1f}" for key, _ in columns]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     return 0
 
