@@ -43,7 +43,12 @@ class Counters:
 
     def _fold(self) -> None:
         notes, self._unfolded = self._unfolded, []
-        for (scope, kind, state), delta in notes:
+        deltas: dict[tuple[bytes, int, State], int] = {}
+        for key, delta in notes:  # few keys, each many times
+            deltas[key] = deltas.get(key, 0) + delta
+        for (scope, kind, state), delta in deltas.items():
+            if not delta:
+                continue
             for place in ((None, None), (scope, None), (None, kind), (scope, kind)):
                 totals = self._sums.setdefault(place, {})
                 number = totals.get(state, 0) + delta
