@@ -32,7 +32,7 @@ and of the disk that 64 MiB takes, for 2 % more bytes written (ADR 4)."""
 _DELETIONS_WINDOW, _DELETIONS_MAX = 1_000, 500
 """A table with that many deletions among so many entries is compacted at once: a seek over what was deleted costs a
 third or less, and the disk falls (ADR 4)."""
-_CACHE_BYTES_MAX = 64 * 1024 * 1024
+_CACHE_BYTES_MAX = 16 * 1024 * 1024
 """Blocks kept in memory, of all families together: RocksDB's default is 32 MiB for each of the eight (ADR 4)."""
 _OPEN_FILES_MAX = 512
 """Below the usual limit of 1,024 descriptors a process, with room for the program around the queue."""
