@@ -14,7 +14,7 @@ from telha_jobs.audit import Across, Finding, LineError, Marks, job_of, replay, 
 from telha_jobs.cli.access import looking
 from telha_jobs.cli.options import data_option, examples, json_option
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
-from telha_jobs.cli.values import dumps, to_json
+from telha_jobs.json_form import dumps, to_json
 from telha_jobs.types import Job
 from telha_jobs.view import View
 

@@ -8,7 +8,7 @@ import click
 from telha_jobs.cli.access import Filters, jobs_of, looking, resolve, take
 from telha_jobs.cli.options import JOB_ID, data_option, examples, json_option, kind_filter, scope_filter
 from telha_jobs.cli.output import EXIT_REFUSED, line, many, note, safe
-from telha_jobs.cli.values import dumps
+from telha_jobs.json_form import dumps
 from telha_jobs.types import State
 from telha_jobs.view import View
 

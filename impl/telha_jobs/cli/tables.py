@@ -11,7 +11,7 @@ from rich.text import Text
 from telha_jobs.cli import output
 from telha_jobs.cli.output import safe
 from telha_jobs.cli.times import absolute, brief, relative
-from telha_jobs.cli.values import to_json
+from telha_jobs.json_form import to_json
 from telha_jobs.types import Event, Job, State
 from telha_jobs.view import View
 
