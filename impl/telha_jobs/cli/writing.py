@@ -23,8 +23,8 @@ from telha_jobs.cli.options import (
     scope_filter,
 )
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
-from telha_jobs.cli.values import NotJSONError, dumps, loads
 from telha_jobs.config import QueueConfig
+from telha_jobs.json_form import NotJSONError, dumps, loads
 from telha_jobs.queue import JobQueue
 from telha_jobs.rules import PRIORITY_MAX
 from telha_jobs.types import SYSTEM_SCOPE, NewJob, State
