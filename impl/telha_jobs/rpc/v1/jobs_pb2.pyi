@@ -235,16 +235,14 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("job_id", "generation", "complete", "fail")
-    JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("lease", "complete", "fail")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     FAIL_FIELD_NUMBER: _ClassVar[int]
-    job_id: str
-    generation: int
+    lease: LeaseRef
     complete: Complete
     fail: Fail
-    def __init__(self, job_id: _Optional[str] = ..., generation: _Optional[int] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ...) -> None: ...
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ...) -> None: ...
 
 class Complete(_message.Message):
     __slots__ = ("result", "enqueue")
@@ -291,14 +289,12 @@ class SubmitResult(_message.Message):
     def __init__(self, response: _Optional[_Union[SubmitResponse, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("job_id", "generation", "delay_ms")
-    JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("lease", "delay_ms")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
-    job_id: str
-    generation: int
+    lease: LeaseRef
     delay_ms: int
-    def __init__(self, job_id: _Optional[str] = ..., generation: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class ReleaseResponse(_message.Message):
     __slots__ = ()
