@@ -347,6 +347,16 @@ class JobQueue:
     # -- inside
 
     @property
+    def engine(self) -> Engine:
+        """For the server, which runs the calls of many clients in one commit."""
+        return self._engine
+
+    @property
+    def config(self) -> QueueConfig:
+        """What this queue was opened with."""
+        return self._config
+
+    @property
     def _items_max(self) -> int:
         return max(ENQUEUE_MANY_MAX, self._config.lease_batch_max)
 

@@ -5,9 +5,9 @@ have seen is durable.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from telha_jobs.clock import Clock, ManualClock, SystemClock, monotonic
 from telha_jobs.config import QueueConfig
@@ -28,6 +28,10 @@ Reply = TypeVar("Reply")
 Subject = TypeVar("Subject")
 
 
+class _ApartError(QueueError):
+    """One of the calls that were to share a commit needs one of its own."""
+
+
 class Engine:
     """Runs operations against one store. Thread-safe."""
 
@@ -40,6 +44,7 @@ class Engine:
         self.closing = False
         self._shared = Shared(store, config)
         self._in_step = True  # what is derived in memory is what the rows say
+        self._watchers: list[Callable[[], None]] = []
 
     def require_open(self) -> None:
         """Raise `QueueUnavailableError` when closed, failed or forked: of all refusals this one comes first."""
@@ -61,13 +66,30 @@ class Engine:
     def wake(self) -> None:
         """Let waiting polls look again: the clock was moved, or the queue closes or failed."""
         with self._lock:
-            self._work.notify_all()
+            self._notify()
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever a waiting poll should look again, and after each commit of a sweep.
+
+        It is called under the engine's lock, in whatever thread made the news: it may only tell another one.
+        """
+        with self._lock:
+            self._watchers.append(callback)
 
     # -- running operations
 
     def write(self, operation: Callable[[Unit], Reply]) -> Reply:
         """Run one operation as one commit. Its reply or refusal leaves when it is durable."""
         return self._reply(self._run, operation)
+
+    def write_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
+        """Run the operations of several calls, in their order, as one commit with one wait for durability.
+
+        Answers with each one's reply, or the exception that it would have raised by itself, and with the sequence of
+        the newest commit that they saw or made. Where a call is refused after it has changed something already, or
+        meets a row that goes to quarantine, each of them gets a commit of its own.
+        """
+        return self._reply(self._run_many, operations)
 
     def poll(self, operation: Callable[[Unit], list[Reply]], wait_ms: int) -> list[Reply]:
         """Run an operation until it yields something, for at most `wait_ms` of real time."""
@@ -83,7 +105,7 @@ class Engine:
                 remaining_s = until - monotonic()
                 if replies or remaining_s <= 0:
                     return replies
-                self._work.wait(self._pause_s(remaining_s))
+                self._work.wait(self.pause_s(remaining_s))
 
         return self._reply(attempt, operation)
 
@@ -100,6 +122,7 @@ class Engine:
                 with self._lock:
                     self.require_open()
                     sweep.add(self._run(sweep.chunk))
+                    self._notify()
             return self.read(sweep.report)
         except QueueUnavailableError as error:
             self.wake()
@@ -113,7 +136,7 @@ class Engine:
             try:
                 reply = run(subject)
             except QueueUnavailableError:
-                self._work.notify_all()  # whoever waits learns of it too
+                self._notify()  # whoever waits learns of it too
                 raise
             except QueueError as refusal:
                 answer: Reply | QueueError = refusal
@@ -149,9 +172,36 @@ class Engine:
             self._in_step = True
             if conflict is None:
                 if unit.made_ready:
-                    self._work.notify_all()
+                    self._notify()
                 return reply
         raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")
+
+    def _run_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
+        try:
+            replies = self._run(lambda unit: _together(unit, operations))
+        except QueueUnavailableError:
+            raise
+        except Exception:  # noqa: BLE001  also a flaw that one call meets: it must not fail the others
+            replies = self._run_apart(operations)
+        return replies, self.store.sequence
+
+    def _run_apart(self, operations: Sequence[Callable[[Unit], Any]]) -> list[Any]:
+        replies: list[Any] = []
+        for operation in operations:
+            try:
+                replies.append(self._run(operation))
+            except QueueUnavailableError as error:
+                if replies:
+                    raise QueueUnavailableError(str(error), outcome="unknown") from error
+                raise
+            except Exception as error:  # noqa: BLE001  as above
+                replies.append(error)
+        return replies
+
+    def _notify(self) -> None:
+        self._work.notify_all()
+        for callback in self._watchers:
+            callback()
 
     def _derived(self) -> Shared:
         """What is derived in memory. Called under the lock.
@@ -162,7 +212,7 @@ class Engine:
         if not self._in_step:
             self._shared = Shared(self.store, self._config)
             self._in_step = True
-            self._work.notify_all()
+            self._notify()
         return self._shared
 
     def _ask(self, question: Callable[[Shared], Reply]) -> Reply:
@@ -178,11 +228,29 @@ class Engine:
 
         self._run(move)
 
-    def _pause_s(self, remaining_s: float) -> float:
-        """How long a poll sleeps unless woken: until the next row is due, as far as the clock tells."""
+    def pause_s(self, remaining_s: float) -> float:
+        """How long a poll sleeps unless woken: until the next row is due, as far as the clock tells. Called under the
+        lock: for operations.
+        """
         if isinstance(self._clock, ManualClock):
             return remaining_s  # moving it wakes whoever waits
         due = self._shared.agenda.next_due()
         if due is not None:
             remaining_s = min(remaining_s, max(due - self.store.now(), 1) / 1_000)
         return remaining_s if isinstance(self._clock, SystemClock) else min(remaining_s, _FOREIGN_CLOCK_PAUSE_S)
+
+
+def _together(unit: Unit, operations: Sequence[Callable[[Unit], Any]]) -> list[Any]:
+    """The replies and refusals of several operations in one unit of work."""
+    replies: list[Any] = []
+    for operation in operations:
+        mark = unit.mark
+        try:
+            replies.append(operation(unit))
+        except (QueueUnavailableError, BadRowError):
+            raise
+        except QueueError as refusal:
+            if unit.mark != mark:
+                raise _ApartError("it was refused after it had changed something") from refusal
+            replies.append(refusal)
+    return replies

@@ -69,6 +69,7 @@ class Unit:
         self._inserted: list[Row] = []
         self._served: bytes | None = None
         self._ids_made = False
+        self._moves = 0
         shared.agenda.advance(self.now)
         shared.agenda.begin()
 
@@ -157,6 +158,7 @@ class Unit:
     def move(self, job_id: bytes, record: Record | None) -> None:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
+        self._moves += 1
         old, slot.now = slot.now, record
         counts = self._counts
         if old is not None:
@@ -247,6 +249,11 @@ class Unit:
     def roll_back(self) -> None:
         """Forget what was decided; the agenda is as it was before."""
         self.shared.agenda.roll_back(self._removed, self._inserted)
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """What it was before tells, by being equal, that nothing was changed since."""
+        return self._moves, len(self._writes)
 
     @property
     def made_ready(self) -> bool:
