@@ -38,12 +38,16 @@ class Expectations:
         self._digests: dict[Digest, bytes] = {}
         self._submits: dict[bytes, Digest] = {}
 
-    def differences(self, queue: Queue, seen: Observed) -> Iterator[str]:
-        """One sentence for each difference between the model's state and the database."""
+    def meet(self, queue: Queue) -> None:
+        """Learn the kinds of the jobs that are new here; `differences` does it for the state it is given."""
         for job in queue.jobs:
             if job.job_id > self._jobs_seen:
                 self._jobs_seen = job.job_id
                 self.kinds.setdefault(job.spec.kind, len(self.kinds) + 1)
+
+    def differences(self, queue: Queue, seen: Observed) -> Iterator[str]:
+        """One sentence for each difference between the model's state and the database."""
+        self.meet(queue)
         follows = [self._of(job) for job in queue.jobs]
         yield from seen.problems
         yield from self._rows(follows, queue, seen)

@@ -1,0 +1,119 @@
+"""The lane `killpoints`: SIGKILL at every named point of every operation, at its first hit, its second, and so on.
+
+For each scenario (`tests.harness.scenarios`) a run without a kill counts how often each point is met from the moment
+that is armed; then there is one run for each of these hits, in which the process ends there. After every run, the
+uncut one too, a process of its own recovers and judges (`tests.harness.crashing`): the cut call happened or it did
+not, and nothing in between; everything before it stands; and all jobs can be brought to their end.
+
+The same seed gives the same runs. A long run goes on with programs drawn from the seed.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.forks import Ended, Forks
+from tests.chaos.frame import FoundError, Lane, Run
+from tests.chaos.history import History
+from tests.harness.crashing import said
+from tests.harness.scenarios import CONFIG_DATA, SCENARIOS, Scenario, wanderings
+
+LIVE: Final = "tests.harness.crashing:live"
+RECOVER: Final = "tests.harness.crashing:recover"
+WANDERING_CALLS: Final = 30
+CI_WANDERINGS: Final = 2
+
+
+class Killer:
+    """Runs scenarios of one run of the lane. `database`: which one the cut life has (`tests.harness.crashing`)."""
+
+    def __init__(self, run: Run, forks: Forks, *, database: str = "pointed") -> None:
+        self._run = run
+        self._forks = forks
+        self._database = database
+        self._cuts = 0
+
+    def every_hit(self, scenario: Scenario) -> None:
+        """Let the scenario run through, then kill it at every hit of every point."""
+        hits: dict[str, int] = self._cut(scenario, None, 0).answer
+        for point, met in hits.items():
+            for number in range(1, met + 1):
+                ended = self._cut(scenario, point, number)
+                if not ended.killed:
+                    raise FoundError(f"{scenario.name}: {point} {number} was not met, although it was before")
+            self._run.tally.covered[f"{scenario.name}: {point}"] = met
+            self._run.tally.covered["kills"] += met
+        self._run.say(f"{self._run.tally.covered['kills']} kills, in {scenario.name}")
+
+    def _cut(self, scenario: Scenario, point: str | None, number: int) -> Ended:
+        """One run: every life but the last ends as it is, the last one at the point; then the recovery."""
+        self._cuts += 1
+        room = self._run.room(str(self._cuts))
+        last = len(scenario.lives) - 1
+        ended = Ended(None, 0, {}, "")
+        for index, life in enumerate(scenario.lives):
+            ended = self._forks.run(
+                LIVE,
+                {
+                    "path": str(room / "db"),
+                    "history": str(room / "history.ndjson"),
+                    "config": CONFIG_DATA,
+                    "steps": said(life),
+                    "point": point if index == last else None,
+                    "number": number,
+                    "database": self._database,
+                },
+            )
+            _note_kill(room)
+        told = self._forks.run(
+            RECOVER, {"path": str(room / "db"), "history": str(room / "history.ndjson"), "config": CONFIG_DATA}
+        ).answer
+        where = scenario.name if point is None else f"{scenario.name}, killed at {point} {number}"
+        self._judge(told, f"{where} ({room.name})")
+        shutil.rmtree(room)
+        return ended
+
+    def _judge(self, told: dict[str, Any], where: str) -> None:
+        tally = self._run.tally
+        tally.covered["steps after"] += told["steps"]
+        tally.recovered += told["happened"] is True
+        sentences = told["sentences"]
+        if sentences:
+            lost = sum("has no row" in sentence for sentence in sentences)
+            tally.lost += lost
+            tally.unexpected += len(sentences) - lost
+            raise FoundError(f"{where}: {'; '.join(sentences[:4])}")
+
+
+def _note_kill(room: Path) -> None:
+    with History(room / "history.ndjson", "killer") as history:
+        history.note("killed")
+
+
+def killed(run: Run, scenarios: Iterable[Scenario], *, database: str = "pointed") -> None:
+    """Every hit of every point of the scenarios."""
+    with Forks() as forks:
+        killer = Killer(run, forks, database=database)
+        for scenario in scenarios:
+            killer.every_hit(scenario)
+
+
+def _body(run: Run) -> None:
+    with Forks() as forks:
+        killer = Killer(run, forks)
+        for scenario in SCENARIOS:
+            killer.every_hit(scenario)
+        for number, scenario in enumerate(wanderings(run.seed, WANDERING_CALLS)):
+            if not run.goes_on(number, ci=CI_WANDERINGS):
+                break
+            killer.every_hit(scenario)
+
+
+LANE: Final = Lane(
+    name="killpoints",
+    proves="an operation, an open or a close that is cut at any step has happened as a whole or not at all",
+    cannot="anything about power: the page cache outlives a killed process, so no sync is missed",
+    body=_body,
+    repeats=True,
+)
