@@ -55,10 +55,11 @@ class Reply:
     reply: Call
 
 
-def trace(command: Sequence[str], log: Path, *, timeout_s: float = 60) -> list[Call]:
+def trace(command: Sequence[str], log: Path, *, timeout_s: float = 60, ends_with: int = 0) -> list[Call]:
     """Run a command to its end under strace, with its threads and children; returns its calls as they began.
 
-    `log` is where the trace is written. Raises `TracerMissingError`, or `RuntimeError` when the command fails.
+    `log` is where the trace is written. Raises `TracerMissingError`, or `RuntimeError` when the command ends with
+    another exit code than `ends_with` (-9: killed).
     """
     tracer = shutil.which("strace")
     if tracer is None:
@@ -67,7 +68,7 @@ def trace(command: Sequence[str], log: Path, *, timeout_s: float = 60) -> list[C
     done = subprocess.run(
         [*prefix, "-o", str(log), *command], capture_output=True, text=True, timeout=timeout_s, check=False
     )
-    if done.returncode != 0:
+    if done.returncode != ends_with:
         raise RuntimeError(f"the traced command ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return parse(log.read_text(errors="replace").splitlines())
 

@@ -1,0 +1,119 @@
+"""Power loss: what is left of a cut log, and that the lane sees a queue which answers too early."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from telha_jobs.store.rocks import Durability
+from tests.chaos.frame import KEPT_VARIABLE, Run, Verdict, play
+from tests.chaos.powerloss import LANE, sampled_log
+from tests.chaos.powertrace import killed
+from tests.chaos.wal import parse
+from tests.harness.mutants import Mutant
+from tests.harness.mutation import environment
+
+ROCKS = "telha_jobs.store.rocks"
+
+
+def cut(durability: Durability, seed: int = 1) -> Verdict:
+    """The verdict over one sampled log."""
+
+    def body(run: Run) -> None:
+        sampled_log(run, run.seed, durability)
+
+    return play(replace(LANE, body=body), seed=seed)
+
+
+def test_of_a_cut_log_a_prefix_is_left_that_holds_what_was_answered() -> None:
+    """At "sync": 300 images and more, each an exact prefix of the commits, none short of an answer."""
+    verdict = cut("sync")
+    assert verdict.finding is None, verdict.told()
+    assert verdict.covered["images"] >= 300
+    assert verdict.covered["commits behind an answer"] > 5_000
+
+
+def test_at_os_commits_are_lost_and_their_leases_with_them() -> None:
+    """At "os" answered calls are lost, the state is a prefix all the same, and no lost lease is accepted ever again."""
+    verdict = cut("os")
+    assert verdict.finding is None, verdict.told()
+    assert verdict.covered["os: most answers taken back"] > 10
+    assert verdict.covered["lost leases refused"] > 100
+    assert verdict.covered["leases of jobs whose lease was lost"] > 20
+
+
+EARLY = [
+    Mutant(
+        "the sync is left out",
+        "acknowledged is durable",
+        "powerloss",
+        ROCKS,
+        '        if self._durability == "sync":\n            self._sync.wait(sequence)\n',
+        "",
+    ),
+    Mutant(
+        "the log is written out, not synced",
+        "acknowledged is durable",
+        "powerloss",
+        "telha_jobs.store.database",
+        "self._opened().flush_wal(True)",
+        "self._opened().flush_wal(False)",
+    ),
+    Mutant(
+        "the reply is a commit ahead of the sync",
+        "acknowledged is durable",
+        "powerloss",
+        "telha_jobs.store.grouping",
+        "        if self._synced >= sequence:\n            return  # it only ever rises\n",
+        "        if self._synced >= sequence - 1:\n            return  # it only ever rises\n",
+    ),
+    Mutant(
+        "a sync counts for what was written while it ran",
+        "acknowledged is durable",
+        "powerloss",
+        "telha_jobs.store.grouping",
+        "        self._settle(synced=target, failure=None)",
+        "        self._settle(synced=self._written(), failure=None)",
+    ),
+    Mutant(
+        "a commit is two batches",
+        "acknowledged is durable",
+        "powerloss",
+        ROCKS,
+        "                self._database.write(batch)\n                self._sequence = sequence\n",
+        "                for part in (changes[: len(changes) // 2], changes[len(changes) // 2 :]):\n"
+        "                    self._database.write(self._database.batch(part))\n"
+        "                self._sequence = sequence\n",
+    ),
+    Mutant(
+        "the open mark is not synced",
+        "exclusive lease",
+        "powerloss",
+        ROCKS,
+        "    database.flush()\n    return incarnation",
+        "    return incarnation",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", EARLY, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_an_answer_too_early_is_seen(mutant: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that answers before its commit is durable, or writes it in halves, is found out at its first bad cut."""
+    for name in ("TELHA_MUTANT", "PYTHONPATH"):
+        monkeypatch.setenv(name, environment(mutant)[name])
+    monkeypatch.setenv(KEPT_VARIABLE, str(tmp_path))
+    verdict = cut("sync")
+    assert verdict.finding is not None
+    assert verdict.lost + verdict.unexpected + verdict.duplicated > 0
+    assert verdict.kept is not None
+    assert (verdict.kept / "image").is_dir()
+
+
+def test_the_same_seed_makes_the_same_log(tmp_path: Path) -> None:
+    """Two runs of a seed make the same records in the same places, and after each commit the same state."""
+    found = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        found.append(killed(tmp_path / name, seed=3, durability="sync", before=5, calls=20, large=True))
+    one, two = found
+    assert [parse(one.content), one.states, one.leases] == [parse(two.content), two.states, two.leases]
