@@ -181,6 +181,16 @@ class Agenda:
             heappop(self._waking)
         return None
 
+    def ready_scopes(self) -> list[bytes]:
+        """The scopes of the ring, in no order."""
+        return list(self._tickets)
+
+    def oldest_due(self, scopes: Iterable[bytes]) -> int | None:
+        """The earliest due time among the ready rows of these scopes; None: they have none."""
+        found = [self._scopes[scope].ready for scope in scopes if scope in self._scopes]
+        groups = (group for ready in found for by_priority in ready.values() for group in by_priority.values())
+        return min((group.window[0][0] for group in groups), default=None)
+
     def ring(self) -> list[bytes]:
         """The scopes of the ring, first to be served first."""
         return sorted(self._tickets, key=self._tickets.__getitem__)

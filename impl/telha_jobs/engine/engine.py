@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from telha_jobs.clock import Clock, ManualClock, SystemClock, monotonic
 from telha_jobs.config import QueueConfig
 from telha_jobs.engine.find import BadRowError
+from telha_jobs.engine.observer import Observer
 from telha_jobs.engine.shared import Shared
 from telha_jobs.engine.sweep import Sweep
 from telha_jobs.engine.unit import Unit, Unreadable
-from telha_jobs.errors import JobUnreadableError, QueueError, QueueUnavailableError
+from telha_jobs.errors import JobUnreadableError, QueueError, QueueUnavailableError, StaleLeaseError
 from telha_jobs.store.port import Store
 from telha_jobs.types import ReapReport
 
@@ -45,6 +46,7 @@ class Engine:
         self._shared = Shared(store, config)
         self._in_step = True  # what is derived in memory is what the rows say
         self._watchers: list[Callable[[], None]] = []
+        self._observer: Observer | None = None
 
     def require_open(self) -> None:
         """Raise `QueueUnavailableError` when closed, failed or forked: of all refusals this one comes first."""
@@ -75,6 +77,12 @@ class Engine:
         """
         with self._lock:
             self._watchers.append(callback)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Tell `observer` (one at most; None: nobody) what every commit from now on does to jobs."""
+        with self._lock:
+            self._observer = observer
+            self._derived().observe(observer)
 
     # -- running operations
 
@@ -165,12 +173,16 @@ class Engine:
                 with suppress(QueueUnavailableError):  # what went wrong first is the news
                     unit.roll_back()
                 self._in_step = True
+                if isinstance(error, StaleLeaseError):
+                    unit.tell_refusals()
                 if isinstance(error, BadRowError):
                     self._quarantine(error)
                     raise JobUnreadableError(error.job_id) from None
                 raise
             self._in_step = True
             if conflict is None:
+                if unit.refusals:
+                    unit.tell_refusals()
                 if unit.made_ready:
                     self._notify()
                 return reply
@@ -211,6 +223,7 @@ class Engine:
         """
         if not self._in_step:
             self._shared = Shared(self.store, self._config)
+            self._shared.observe(self._observer)
             self._in_step = True
             self._notify()
         return self._shared

@@ -5,6 +5,7 @@ from uuid import UUID
 from telha_jobs.core import decide
 from telha_jobs.core.record import Record
 from telha_jobs.engine.commands import Ref
+from telha_jobs.engine.observer import LeaseUse
 from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError, StaleLeaseError, WrongStateError
 from telha_jobs.types import State
@@ -28,11 +29,12 @@ def find_job(unit: Unit, job_id: bytes) -> Record:
     return record
 
 
-def stale_error(record: Record, ref: Ref) -> StaleLeaseError | None:
+def stale_error(unit: Unit, record: Record, ref: Ref, use: LeaseUse) -> StaleLeaseError | None:
     """The refusal of a lease that is not current; None when it is."""
     stale = decide.stale(record, ref.generation)
     if stale is None:
         return None
+    unit.refusals.append((use, stale.why))
     return StaleLeaseError(
         UUID(bytes=ref.job_id),
         generation=ref.generation,
@@ -42,9 +44,9 @@ def stale_error(record: Record, ref: Ref) -> StaleLeaseError | None:
     )
 
 
-def require_current(record: Record, ref: Ref) -> None:
+def require_current(unit: Unit, record: Record, ref: Ref, use: LeaseUse) -> None:
     """The fence: raise `StaleLeaseError` unless the lease is current."""
-    error = stale_error(record, ref)
+    error = stale_error(unit, record, ref, use)
     if error is not None:
         raise error
 

@@ -108,7 +108,7 @@ def _extend_one(unit: Unit, ref: Ref, progress: bytes | None) -> Outcome:
     record = readable(unit, ref.job_id)
     if isinstance(record, Outcome):
         return record
-    error = stale_error(record, ref)
+    error = stale_error(unit, record, ref, "extend")
     if error is not None:
         return outcome(ref.job_id, "stale", error=error)
     extended, at_limit = decide.extended(record, unit.now, unit.policy(record.kind), progress=progress)
@@ -119,7 +119,7 @@ def _extend_one(unit: Unit, ref: Ref, progress: bytes | None) -> Outcome:
 def release(unit: Unit, ref: Ref, delay_ms: int) -> None:
     """Give a job back untried; after its deadline this is an expiry."""
     record = find_job(unit, ref.job_id)
-    require_current(record, ref)
+    require_current(unit, record, ref, "release")
     unit.move(ref.job_id, decide.released(record, unit.now, unit.policy(record.kind), delay_ms=delay_ms))
 
 

@@ -9,6 +9,7 @@ from telha_jobs.agenda import Agenda, Row
 from telha_jobs.config import Policy, QueueConfig
 from telha_jobs.counters import Counters
 from telha_jobs.engine.job_ids import JobIds
+from telha_jobs.engine.observer import Observer
 from telha_jobs.engine.reader import Source
 from telha_jobs.keys import (
     LAST_ID,
@@ -39,6 +40,7 @@ class Shared:
         last_id, last_served = store.read(((Family.META, LAST_ID), (Family.META, LAST_SERVED)))
         self.ids = JobIds(last_id.value)
         self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=last_served.value)
+        self.observer: Observer | None = None
         self.timers_floor = 0
         self.orphans_dropped = 0
         self._policies: dict[str, Policy] = {}
@@ -48,6 +50,12 @@ class Shared:
     def source(self) -> Source:
         """What reads need."""
         return Source(self.store, self.kinds, self.counters)
+
+    def observe(self, observer: Observer | None) -> None:
+        """Tell `observer` of the commits from now on, and first that it begins."""
+        self.observer = observer
+        if observer is not None:
+            observer.derived(sum(1 for _ in pages(self.store, Family.QUARANTINE, b"", None)))
 
     def policy(self, kind: str) -> Policy:
         """The policy in force for a kind."""

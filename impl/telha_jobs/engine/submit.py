@@ -33,7 +33,7 @@ def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) 
     repeated = _repeated(record, marked)
     if repeated is not None:
         return [CreatedJob(job_id, created, State(state)) for job_id, created, state in unpack_plain(repeated)]
-    require_current(record, ref)
+    require_current(unit, record, ref, "complete")
     _end(unit, record, result, marked)
     if not follow_ups:
         return []
@@ -56,7 +56,7 @@ def _complete_one(unit: Unit, ref: Ref, result: Result) -> Outcome:
         return record
     marked = _complete_digest(ref, result, ())
     if _repeated(record, marked) is None:
-        error = stale_error(record, ref)
+        error = stale_error(unit, record, ref, "complete")
         if error is not None:
             return outcome(ref.job_id, "stale", error=error)
         _end(unit, record, result, marked)
@@ -70,7 +70,7 @@ def fail(unit: Unit, ref: Ref, reason: str, *, as_given: str, retryable: bool) -
     repeated = _repeated(record, marked)
     if repeated is not None:
         return State(unpack_plain(repeated))
-    require_current(record, ref)
+    require_current(unit, record, ref, "fail")
     failed = decide.failed(record, unit.now, unit.policy(record.kind), reason=reason, retryable=retryable)
     unit.move(ref.job_id, changed(failed, submit_digest=marked, submit_reply=pack_plain(failed.state.value)))
     return failed.state

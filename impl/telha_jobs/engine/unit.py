@@ -10,9 +10,10 @@ from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
 from telha_jobs.core.record import WAITING, Record
+from telha_jobs.engine.observer import Change, LeaseUse, make_change
 from telha_jobs.engine.rows import ready_row, row_key, writes_for
 from telha_jobs.engine.shared import Shared
-from telha_jobs.errors import InvalidArgumentError
+from telha_jobs.errors import InvalidArgumentError, LeaseEnd
 from telha_jobs.invariant import invariant
 from telha_jobs.keys import (
     LAST_ID,
@@ -69,7 +70,8 @@ class Unit:
         self._inserted: list[Row] = []
         self._served: bytes | None = None
         self._ids_made = False
-        self._moves = 0
+        self._moves: list[Change] = []
+        self.refusals: list[tuple[LeaseUse, LeaseEnd]] = []  # of leases that are not current
         shared.agenda.advance(self.now)
         shared.agenda.begin()
 
@@ -158,8 +160,8 @@ class Unit:
     def move(self, job_id: bytes, record: Record | None) -> None:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
-        self._moves += 1
         old, slot.now = slot.now, record
+        self._moves.append(make_change((slot.kind, old, record)))
         counts = self._counts
         if old is not None:
             place = (old.scope, slot.kind, old.state)
@@ -241,10 +243,18 @@ class Unit:
             return answer
         for name, number in self._new_kinds.items():
             self.shared.kinds.add(number, name)
+        if self.shared.observer is not None:
+            self.shared.observer.committed(self._moves, len(self._quarantined))
         for key, delta in self._counts.items():
             if delta:
                 self.shared.counters.add(key, delta)
         return None
+
+    def tell_refusals(self) -> None:
+        """The reply is final: tell of the leases that it refuses."""
+        if self.shared.observer is not None:
+            for use, why in self.refusals:
+                self.shared.observer.refused(use, why)
 
     def roll_back(self) -> None:
         """Forget what was decided; the agenda is as it was before."""
@@ -253,7 +263,7 @@ class Unit:
     @property
     def mark(self) -> tuple[int, int]:
         """What it was before tells, by being equal, that nothing was changed since."""
-        return self._moves, len(self._writes)
+        return len(self._moves), len(self._writes)
 
     @property
     def made_ready(self) -> bool:

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from telha_jobs.clock import Clock, QueueClock, SystemClock
+from telha_jobs.clock import Clock, QueueClock, SystemClock, monotonic
 from telha_jobs.errors import InvalidArgumentError, QueueUnavailableError
 from telha_jobs.store import layout, opening
 from telha_jobs.store.counters import CounterCache
 from telha_jobs.store.database import Database
 from telha_jobs.store.grouping import SyncGroup
+from telha_jobs.store.observer import StoreObserver, StoreOperation
 from telha_jobs.store.port import (
     Check,
     Committed,
@@ -88,6 +89,7 @@ class RocksStore:
         self._counters = CounterCache(database.get)
         self._commits = 0
         self._conflicts = 0
+        self.observer: StoreObserver | None = None
         self._sync = SyncGroup(flush=self._flush, written=lambda: self._sequence, synced=state.sequence)
 
     @classmethod
@@ -222,7 +224,8 @@ class RocksStore:
             state = layout.CommitState(sequence, self._clock.newest_ms)
             changes.append(make_put((Family.META, layout.COMMIT_KEY, layout.encode_commit(state))))
             batch = self._database.batch(changes)
-            if batch.size_in_bytes() > _LIMITS.batch_bytes_max:
+            size = batch.size_in_bytes()
+            if size > _LIMITS.batch_bytes_max:
                 raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")
             try:
                 self._database.write(batch)
@@ -235,6 +238,8 @@ class RocksStore:
                     raise CommitUnknownError(str(failure)) from error
                 raise
             self._commits += 1
+            if self.observer is not None:
+                self.observer.wrote(size)
             return Committed(sequence)
 
     def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
@@ -306,18 +311,23 @@ class RocksStore:
             ) from error
 
     def _flush(self) -> None:
+        began = monotonic()
         try:
             self._database.flush()
         except Exception as error:  # rocksdict raises plain Exception; any failed sync closes the store
             with self._lock:
                 self._fail("sync", error)
             raise
+        if self.observer is not None:
+            self.observer.synced(monotonic() - began)
 
-    def _fail(self, what: str, error: BaseException) -> QueueUnavailableError:
+    def _fail(self, what: StoreOperation, error: BaseException) -> QueueUnavailableError:
         """Refuse every call from now on; returns the refusal for the call that met the error. Called under the lock."""
         reason = f"the storage failed to {what} ({error!r}): close the queue, see to the disk and open it again"
         _log.error("%s", reason)
         self._failed = True
+        if self.observer is not None:
+            self.observer.failed(what)
         self._refusal = self._refusal or reason
         self._sync.fail(reason)
         return QueueUnavailableError(reason)
