@@ -110,7 +110,7 @@ class View:
     def rows(self) -> Iterator[tuple[UUID, tuple[Job, Marks] | None]]:
         """Every job in id order, with the marks of its row for an audit; None instead for a job that cannot be read."""
         for job_id, found in reader.rows(self._source):
-            yield UUID(bytes=job_id), None if found is None else (found[0], _marks(found[1]))
+            yield UUID(bytes=job_id), None if found is None else (found[0], marks_of(found[1]))
 
     def now_ms(self) -> int:
         """The time in ms since the epoch, never before the newest time in the database."""
@@ -121,16 +121,8 @@ class View:
 
         `prefix`: 1-32 hexadecimal digits in either case, dashes anywhere.
         """
-        if not isinstance(prefix, str):
-            raise InvalidArgumentError("prefix", f"must be a str, not {kind_name(prefix)}")
-        digits = prefix.replace("-", "").lower()
-        if _PREFIX.match(digits) is None:
-            raise InvalidArgumentError(
-                "prefix",
-                f"must be 1 to {_ID_DIGITS} hexadecimal digits (dashes may stand between), not {prefix[:80]!r}",
-            )
+        low, high = id_range(prefix)
         most = check_int("limit", limit, 1, PAGE_MAX)
-        low, high = (bytes.fromhex(digits.ljust(_ID_DIGITS, filler)) for filler in "0f")
         return [UUID(bytes=job_id) for job_id in reader.ids_between(self._source, low, high, most)]
 
     def quarantined(self) -> tuple[UUID, ...]:
@@ -139,5 +131,20 @@ class View:
         return tuple(UUID(bytes=job_id) for job_id in ids)
 
 
-def _marks(record: Record) -> Marks:
+def id_range(prefix: str) -> tuple[bytes, bytes]:
+    """The lowest and the highest job id that begin with some digits."""
+    if not isinstance(prefix, str):
+        raise InvalidArgumentError("prefix", f"must be a str, not {kind_name(prefix)}")
+    digits = prefix.replace("-", "").lower()
+    if _PREFIX.match(digits) is None:
+        raise InvalidArgumentError(
+            "prefix",
+            f"must be 1 to {_ID_DIGITS} hexadecimal digits (dashes may stand between), not {prefix[:80]!r}",
+        )
+    low, high = (bytes.fromhex(digits.ljust(_ID_DIGITS, filler)) for filler in "0f")
+    return low, high
+
+
+def marks_of(record: Record) -> Marks:
+    """What a row says besides the fields of `Job`."""
     return Marks(record.sequence, record.token, record.leased_at, record.purge_at, record.lease_end)

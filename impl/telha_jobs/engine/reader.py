@@ -28,11 +28,15 @@ class Source(NamedTuple):
 
 
 class JobFilter(NamedTuple):
-    """Which jobs a listing or count is about; None: no filter. `kinds` are exact names or families."""
+    """Which jobs a listing or count is about; None: no filter. `kinds` are exact names or families.
+
+    `within`: jobs of other scopes do not exist for who asks.
+    """
 
     state: State | None
     scope: bytes | None
     kinds: tuple[str, ...] | None
+    within: frozenset[bytes] | None = None
 
 
 class Look(NamedTuple):
@@ -60,6 +64,7 @@ def look(source: Source, wanted: JobFilter, after: bytes, limit: int) -> Look:
         return (
             (wanted.state is None or place.state is wanted.state)
             and (wanted.scope is None or place.scope == wanted.scope)
+            and (wanted.within is None or place.scope in wanted.within)
             and (numbers is None or kind in numbers)
         )
 
@@ -95,7 +100,13 @@ def page(read: Callable[[Callable[[Source], Look]], Look], wanted: JobFilter, af
 def counts(source: Source, wanted: JobFilter) -> dict[State, int]:
     """How many jobs are in each of the five states, from the counters."""
     numbers = None if wanted.kinds is None else source.kinds.matching(wanted.kinds)
-    return source.counters.totals(wanted.scope, numbers)
+    if wanted.scope is not None or wanted.within is None:
+        return source.counters.totals(wanted.scope, numbers)
+    found = dict.fromkeys(State, 0)
+    for scope in wanted.within:
+        for state, number in source.counters.totals(scope, numbers).items():
+            found[state] += number
+    return found
 
 
 def ids_between(source: Source, low: bytes, high: bytes, limit: int) -> list[bytes]:
@@ -106,11 +117,16 @@ def ids_between(source: Source, low: bytes, high: bytes, limit: int) -> list[byt
 def rows(source: Source) -> Iterator[tuple[bytes, tuple[Job, Record] | None]]:
     """Every job in id order: its id, and the job with its record; None for one that cannot be read."""
     for job_id, _ in pages(source.store, Family.IDS, b"", None):
-        try:
-            record = _record(source, job_id, _any)
-            yield job_id, None if record is None else (_job(source, record), record)
-        except UnreadableError:
-            yield job_id, None
+        yield job_id, row(source, job_id)
+
+
+def row(source: Source, job_id: bytes) -> tuple[Job, Record] | None:
+    """A job with its record; None when it cannot be read."""
+    try:
+        record = _record(source, job_id, _any)
+        return None if record is None else (_job(source, record), record)
+    except UnreadableError:
+        return None
 
 
 def _any(key: bytes, kind: int) -> bool:
