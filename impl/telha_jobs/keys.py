@@ -36,6 +36,7 @@ KIND_PREFIX = b"kind/"
 COUNT_PREFIX = b"count/"
 LAST_ID = b"last_id"
 LAST_SERVED = b"last_served"
+_SUPERSEDED = b"\x01"
 
 _U64 = struct.Struct(">Q")
 _JOB = struct.Struct(">16scBQ16s")
@@ -80,6 +81,14 @@ class TimerKey(NamedTuple):
     job_id: bytes
 
 
+class QuarantineKey(NamedTuple):
+    """A `quarantine` key taken apart. A superseded row is never restored: its job has, or had, another row."""
+
+    job_id: bytes
+    row_key: bytes
+    superseded: bool
+
+
 class CountKey(NamedTuple):
     """A counter's key taken apart."""
 
@@ -120,9 +129,23 @@ def idem_key(scope: bytes, key: str) -> bytes:
     return scope + hashlib.sha256(key.encode("utf-8")).digest()[:16]
 
 
-def quarantine_key(row_key: bytes) -> bytes:
-    """Where an unreadable row of `jobs` is kept."""
-    return row_key[-ID_BYTES:] + row_key
+def quarantine_key(row_key: bytes, *, superseded: bool = False) -> bytes:
+    """Where a row of `jobs` is kept that must not run: one that cannot be read, or (`superseded`) one whose job has
+    another row.
+    """
+    return quarantined_id(row_key[-ID_BYTES:]) + row_key + (_SUPERSEDED if superseded else b"")
+
+
+def quarantined_id(key: bytes) -> bytes:
+    """The job id that a key of `quarantine` begins with; a damaged one is filled up, so that it can be listed."""
+    return key[:ID_BYTES].rjust(ID_BYTES, b"\0")
+
+
+def parse_quarantine_key(key: bytes) -> QuarantineKey:
+    """Take a `quarantine` key apart. There is no malformed one: what is kept there may be anything."""
+    row_key = key[ID_BYTES:]
+    superseded = len(row_key) == JOB_KEY_BYTES + 1 and row_key.endswith(_SUPERSEDED)
+    return QuarantineKey(quarantined_id(key), row_key[:JOB_KEY_BYTES] if superseded else row_key, superseded)
 
 
 def kind_key(number: int) -> bytes:

@@ -15,6 +15,7 @@ from telha_jobs.clock import Clock, SystemClock, subscribe
 from telha_jobs.codec import kind_name
 from telha_jobs.config import QueueConfig
 from telha_jobs.consistency import check
+from telha_jobs.consistency import repair as mend
 from telha_jobs.engine import enqueue as enqueuing
 from telha_jobs.engine import leases as leasing
 from telha_jobs.engine import operator, reader, submit
@@ -325,14 +326,17 @@ class JobQueue:
         return self._engine.read(lambda shared: reader.counts(shared.source(), wanted))
 
     def check(self, *, repair: bool = False) -> CheckReport:
-        """Prove that everything derived follows from the rows; reads the whole database while writers wait.
+        """Prove that everything derived follows from the rows; reads the whole database while every other call waits.
 
-        Repair is not offered yet.
+        With `repair` everything derived is made to follow from them again, of two rows of one job the weaker one goes
+        to quarantine, and so does what cannot be read; what can be read again comes back from there. The report is of
+        the database as it is then, and `repaired` counts what was put right; a sound database is not written to. Leases
+        stay what they are, but no heartbeat gets through meanwhile. After `QueueUnavailableError` repair again.
         """
         self._engine.require_open()
         if arguments.flag("repair", repair):
-            raise InvalidArgumentError("repair", "is not offered by this version: call check() to see what is wrong")
-        return self._engine.read(lambda shared: check(shared.store, shared.kinds))
+            return self._engine.rewrite(lambda store: mend(store, proceed=self._engine.require_open)).report
+        return self._engine.read(lambda shared: check(shared.store))
 
     def now_ms(self) -> int:
         """The queue's time in ms since the epoch; never goes backwards, whatever happens to the wall clock."""

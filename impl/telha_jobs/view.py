@@ -22,7 +22,7 @@ from telha_jobs.consistency import check
 from telha_jobs.core.record import Record
 from telha_jobs.engine import reader
 from telha_jobs.errors import InvalidArgumentError
-from telha_jobs.keys import ID_BYTES
+from telha_jobs.keys import ID_BYTES, quarantined_id
 from telha_jobs.recovery import load_counters, load_kinds, pages
 from telha_jobs.rules import PAGE_MAX, check_int
 from telha_jobs.store.opening import lock_owner
@@ -105,7 +105,7 @@ class View:
 
     def check(self) -> CheckReport:
         """Prove that everything derived follows from the rows; reads the whole database."""
-        return check(self._store, self._source.kinds)
+        return check(self._store)
 
     def rows(self) -> Iterator[tuple[UUID, tuple[Job, Marks] | None]]:
         """Every job in id order, with the marks of its row for an audit; None instead for a job that cannot be read."""
@@ -127,7 +127,7 @@ class View:
 
     def quarantined(self) -> tuple[UUID, ...]:
         """The jobs whose rows are in quarantine, in id order."""
-        ids = {key[:ID_BYTES]: None for key, _ in pages(self._store, Family.QUARANTINE, b"", None)}
+        ids = {quarantined_id(key): None for key, _ in pages(self._store, Family.QUARANTINE, b"", None)}
         return tuple(UUID(bytes=job_id) for job_id in ids)
 
 

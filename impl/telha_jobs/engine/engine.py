@@ -121,6 +121,21 @@ class Engine:
         """Ask something that writes nothing. Its answer or refusal leaves when what it saw is durable."""
         return self._reply(self._ask, question)
 
+    def rewrite(self, work: Callable[[Store], Reply]) -> Reply:
+        """Let `work` change rows behind everything that is derived in memory, while every other call waits.
+
+        If it wrote anything, all that is derived is derived anew; `work` may ask `require_open` and raise.
+        """
+
+        def alone(work: Callable[[Store], Reply]) -> Reply:
+            before, was_in_step, self._in_step = self.store.sequence, self._in_step, False
+            reply = work(self.store)
+            self._in_step = was_in_step and before == self.store.sequence
+            self._derived()
+            return reply
+
+        return self._reply(alone, work)
+
     def reap(self, limit: int | None) -> ReapReport:
         """One sweep, a chunk at a time, so that other calls, and a close, get their turn between the commits."""
         sweep = Sweep(self.store.now(), limit, self._shared.timers_floor)
