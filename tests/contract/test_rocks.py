@@ -14,9 +14,10 @@ from rocksdict import Options, Rdict, WriteBatch
 from telha_jobs.clock import ManualClock
 from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
 from telha_jobs.store import layout
+from telha_jobs.store.database import Database
 from telha_jobs.store.port import Add, Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put
 from telha_jobs.store.rocks import RocksStore
-from tests.contract.rigs import START_MS, RocksRig, copy_as_crashed
+from tests.contract.rigs import START_MS, Faults, RocksRig, copy_as_crashed, faulty
 
 TOKEN = b"token"
 JOBS, META = Family.JOBS, Family.META
@@ -324,6 +325,43 @@ def test_a_view_leaves_no_temporary_files(rocks: RocksRig, monkeypatch: pytest.M
     during = len(list(scratch.iterdir()))
     view.close()
     assert (during, list(scratch.iterdir())) == (1, [])
+
+
+def complaining(faults: Faults) -> type[Database]:
+    """A `faulty` database whose close gives everything back and then raises, as RocksDB does after an error."""
+
+    class Complaining(faulty(faults)):  # type: ignore[misc]  # a base that is made for each test
+        def close(self) -> None:
+            super().close()
+            raise OSError("the writer has a previous error, says the test")
+
+    return Complaining
+
+
+@pytest.mark.parametrize("where", ["nowhere", "write", "flush"])
+def test_what_the_storage_says_at_the_end_is_logged(
+    rocks: RocksRig, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error while the database is let go never escapes `close`: all is durable by then, or its loss was told."""
+    store = RocksStore.open(rocks.path, clock=rocks.clock, database=complaining(rocks.faults))
+    commit(store, b"a", b"1")
+    if where != "nowhere":
+        setattr(rocks.faults, where, OSError("no space left on this device, says the test"))
+        with pytest.raises((QueueUnavailableError, CommitUnknownError)):
+            store.wait(commit(store, b"a", b"2"))
+    store.close()
+    assert "failed while it was being closed (the writer has a previous error" in caplog.text
+    again = rocks.open()
+    assert again.sequence in ((1,) if where == "nowhere" else (1, 2))
+
+
+def test_an_open_that_fails_is_a_refusal_also_when_the_storage_says_so_twice(rocks: RocksRig) -> None:
+    """An error at the first write of an open, and another while the database is let go: not applied, and why."""
+    rocks.faults.flush = OSError("input/output error, says the test")
+    with pytest.raises(QueueUnavailableError, match=r"cannot be opened .input/output error") as refused:
+        RocksStore.open(rocks.path, clock=rocks.clock, database=complaining(rocks.faults))
+    assert refused.value.outcome == "not_applied"
+    assert commit(rocks.open()) == 1
 
 
 def test_one_thread_pays_one_sync_per_commit(rocks: RocksRig) -> None:

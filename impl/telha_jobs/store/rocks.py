@@ -115,7 +115,7 @@ class RocksStore:
             incarnation = _begin(opened, incarnation)
             return cls(opened, queue_clock, state=state, incarnation=incarnation, durability=durability)
         except BaseException as error:
-            opened.close()
+            _let_go(opened)
             if isinstance(error, InvalidArgumentError | QueueUnavailableError) or not isinstance(error, Exception):
                 raise
             raise opening.unusable(where, error) from error
@@ -136,7 +136,7 @@ class RocksStore:
             ahead_of = QueueClock(SystemClock() if clock is None else clock, state.high_water_ms)
             return cls(view, ahead_of, state=state, incarnation=incarnation, durability=None)
         except BaseException as error:
-            view.close()
+            _let_go(view)
             if isinstance(error, InvalidArgumentError | QueueUnavailableError) or not isinstance(error, Exception):
                 raise
             raise opening.unusable(where, error) from error
@@ -288,7 +288,7 @@ class RocksStore:
                 if self._durability is not None and not self._failed:
                     self._end()
             finally:
-                self._database.close()
+                _let_go(self._database)
 
     def _end(self) -> None:
         """Nobody else is inside: make everything durable, then say that the end was clean."""
@@ -337,6 +337,14 @@ class RocksStore:
             raise QueueUnavailableError(_FORKED)
         if self._refusal is not None:
             raise QueueUnavailableError(self._refusal)
+
+
+def _let_go(database: Database) -> None:
+    """Close a database in which nothing is left to be made durable, or whose failure was told already."""
+    try:
+        database.close()
+    except Exception as error:  # noqa: BLE001  rocksdict raises plain Exception; RocksDB tells an old error here again
+        _log.error("the storage failed while it was being closed (%s): see to the disk", error)
 
 
 def _begin(database: Database, incarnation: int) -> int:
