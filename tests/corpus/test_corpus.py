@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from telha_model.trace import Agrees
+from tests.harness.classes import counted
 from tests.harness.replay import has_cuts, play
 from tests.harness.subjects import ALL, MODEL
 from tests.harness.traces import dump, load
@@ -20,7 +21,8 @@ def test_a_trace_gets_its_verdict(path: Path) -> None:
     """Model, engine, and engine with the smallest window do what the trace says; a cut is for the model alone."""
     trace = load(path)
     subjects = (MODEL,) if has_cuts(trace) else ALL
-    played = [play(trace, subject, twice=path in TWICE) for subject in subjects]
+    with counted("corpus") as hits:
+        played = [play(trace, subject, twice=path in TWICE, hits=hits) for subject in subjects]
     assert (Agrees(), [()] * len(subjects)) == (trace.verdict, [one.differences for one in played])
 
 

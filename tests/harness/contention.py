@@ -38,6 +38,7 @@ from telha_jobs import (
     StaleLeaseError,
     State,
 )
+from tests.harness.classes import Hits
 from tests.harness.history import Journal, kept, model_config
 from tests.harness.traces import for_mutant
 
@@ -350,8 +351,11 @@ def contend(
     durability: Durability,
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
+    hits: Hits | None = None,
 ) -> Report:
-    """Run it in the empty directory `path` and judge it."""
+    """Run it in the empty directory `path` and judge it. Calls that the model answers alike go to `hits`, of runs small
+    enough for it.
+    """
     settings = QueueConfig(
         durability=durability,
         lease_ttl_ms=_LEASE_TTL_MS,
@@ -371,7 +375,7 @@ def contend(
     trace = None
     if jobs <= (HISTORY_JOBS_MAX if problems else WITNESS_JOBS_MAX):
         config = model_config(lease_ttl_ms=_LEASE_TTL_MS, max_attempts=_MAX_ATTEMPTS)
-        history = run.journal.history(config)
+        history = run.journal.history(config, hits)
         problems += [] if history.differs is None else [history.differs]
         if problems and history.ops:
             repeat = f"scripts/replay --lane contention --jobs {jobs} --pollers {pollers} --seed {seed}{for_mutant()}"

@@ -24,6 +24,7 @@ from telha_model.state import new_queue
 from telha_model.step import step
 from telha_model.types import Backoff, Config, Ref
 from telha_model.types import NewJob as ModelJob
+from tests.harness.classes import Hits
 from tests.harness.lockstep import DisagreementError
 from tests.harness.replay import failing
 from tests.harness.subjects import SUBJECTS
@@ -96,9 +97,9 @@ class Journal:
 
         def noted(unit: Unit) -> Conflict | None:
             before = unit.shared.store.sequence
+            moved = sum(slot.before is not slot.now for slot in unit._slots.values())
             answer = commit(unit)
             if answer is None and unit.shared.store.sequence != before:
-                moved = sum(slot.before is not slot.now for slot in unit._slots.values())
                 self._commits.append(_Commit(unit.now, getattr(self._local, "call", None), moved))
             return answer
 
@@ -149,8 +150,10 @@ class Journal:
 
     # -- the history
 
-    def history(self, config: Config) -> History:
-        """The commits as one run of the model, up to the first that told its thread something else."""
+    def history(self, config: Config, hits: Hits | None = None) -> History:
+        """The commits as one run of the model, up to the first that told its thread something else. Calls that were
+        told what the model answers go to `hits`; the reaper's commits were told to nobody.
+        """
         if not self._commits:
             return History(0, [], None)
         names, start_ms = _Numbers(), self._commits[0].at_ms
@@ -160,7 +163,8 @@ class Journal:
                 done.append(ops.Advance(at_ms - queue.now_ms))
                 _, queue = step(config, queue, done[-1])
             done.append(ops.Reap(moved) if call is None else call.say(names))
-            reply, queue = step(config, queue, done[-1])
+            before = queue
+            reply, queue = step(config, before, done[-1])
             if call is None:
                 continue
             if isinstance(done[-1], ops.EnqueueMany) and not isinstance(call.told, QueueError):
@@ -168,6 +172,8 @@ class Journal:
             wanted, told = _projected(reply), _told(names, done[-1], call.told)
             if wanted != told:
                 return History(start_ms, done, f"in commit order the model answers {wanted}, a thread was told {told}")
+            if hits is not None:
+                hits.take(config, before, done[-1], reply, queue)
         return History(start_ms, done, None)
 
 

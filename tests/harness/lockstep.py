@@ -8,6 +8,7 @@ from telha_model.replies import Reply
 from telha_model.state import Queue, new_queue
 from telha_model.step import step
 from telha_model.types import Config
+from tests.harness.classes import Hits
 from tests.harness.program import as_code, program
 from tests.harness.subject import Subject
 from tests.harness.translate import expected_reply
@@ -48,10 +49,19 @@ Keep = Callable[[DisagreementError], None]
 
 
 class Lockstep:
-    """Drives model and subject together; what differs goes to `keep` before it is raised."""
+    """Drives model and subject together; what differs goes to `keep` before it is raised, what agrees to `hits`."""
 
-    def __init__(self, config: Config, subjects: Subjects, *, start_ms: int = 1_000, keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        subjects: Subjects,
+        *,
+        start_ms: int = 1_000,
+        keep: Keep | None = None,
+        hits: Hits | None = None,
+    ) -> None:
         self._keep = keep
+        self._hits = hits
         self.config = config
         self.start_ms = start_ms
         self.queue: Queue = new_queue(start_ms)
@@ -75,6 +85,8 @@ class Lockstep:
         sentences = self.subject.differences(before, op, after)
         if sentences:
             raise self._disagreement(sentences)
+        if self._hits is not None:
+            self._hits.take(self.config, before, op, reply, after)
         self.queue = after
         return reply
 

@@ -31,6 +31,7 @@ from telha_model.replies import Completed, Enqueued, Failed, Leased, Reply
 from telha_model.situations import SOMETIMES
 from telha_model.states import FAILED, LEASED
 from telha_model.types import OVERSIZE, Config, NewJob, Ref, Value
+from tests.harness.classes import Hits
 from tests.harness.draws import (
     LEASES,
     START_MS,
@@ -105,6 +106,7 @@ class LockstepMachine(RuleBasedStateMachine):
     subjects: ClassVar[Subjects]
     seen: ClassVar[Counter[str]]
     keep: ClassVar[Keep | None] = None
+    hits: ClassVar[Hits | None] = None
 
     jobs = Bundle("jobs")
     tokens = Bundle("tokens")
@@ -117,7 +119,8 @@ class LockstepMachine(RuleBasedStateMachine):
     @initialize(target=jobs, config=configs, news=st.lists(new_jobs | keyed_jobs, max_size=4).map(tuple))
     def open(self, config: Config, news: tuple[NewJob, ...]) -> MultipleResults[int]:
         self.seen["runs"] += 1
-        self.lockstep = Lockstep(config, type(self).subjects, start_ms=START_MS, keep=type(self).keep)
+        own = type(self)
+        self.lockstep = Lockstep(config, own.subjects, start_ms=START_MS, keep=own.keep, hits=own.hits)
         return _created(self.do(ops.EnqueueMany(news)))
 
     def do(self, op: Op) -> Reply:
@@ -348,10 +351,15 @@ class LockstepMachine(RuleBasedStateMachine):
         self.do(ops.Advance(max(0, min(waits, default=0)) + late_ms))
 
 
-def machine(subjects: Subjects, seen: Counter[str], *, seed: int, keep: Keep | None = None) -> type[LockstepMachine]:
-    """The machine for a subject and a seed, on which its runs depend alone. `keep` is given every difference."""
+def machine(
+    subjects: Subjects, seen: Counter[str], *, seed: int, keep: Keep | None = None, hits: Hits | None = None
+) -> type[LockstepMachine]:
+    """The machine for a subject and a seed, on which its runs depend alone. `keep` is given every difference, `hits`
+    every step that agrees.
+    """
     kept = None if keep is None else staticmethod(keep)
-    made = type(f"Seed{seed}", (LockstepMachine,), {"subjects": staticmethod(subjects), "seen": seen, "keep": kept})
+    own = {"subjects": staticmethod(subjects), "seen": seen, "keep": kept, "hits": hits}
+    made = type(f"Seed{seed}", (LockstepMachine,), own)
     return hypothesis.seed(seed)(made)
 
 

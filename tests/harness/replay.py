@@ -17,6 +17,7 @@ from telha_model.ops import Op
 from telha_model.trace import Act, Agrees, Cut, Differs, Run, Trace, TraceError, recorded
 from telha_model.trace_data import to_data
 from telha_model.types import Config
+from tests.harness.classes import Hits
 from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
 from tests.harness.program import as_code
 from tests.harness.subjects import MODEL, SUBJECTS
@@ -69,13 +70,20 @@ class NotDeterministicError(AssertionError):
     """Two replays of one trace on one subject were not the same."""
 
 
-def play(trace: Trace, subject: str, *, on_line: OnLine = lambda _: None, twice: bool = False) -> Played:
+def play(
+    trace: Trace,
+    subject: str,
+    *,
+    on_line: OnLine = lambda _: None,
+    twice: bool = False,
+    hits: Hits | None = None,
+) -> Played:
     """Replay a trace on a subject. `TraceError` when the subject cannot do what it asks for.
 
     Traces in a twentieth of all, by their digest, are played twice (`twice`: this one is in any case); two that differ
-    are a `NotDeterministicError`.
+    are a `NotDeterministicError`. Steps on which a subject agrees with the model go to `hits`, of the first time.
     """
-    played = _played(trace, subject, on_line)
+    played = _played(trace, subject, on_line, hits)
     if not twice and digest(trace) % TWICE_EVERY:
         return played
     again = _played(trace, subject, lambda _: None)
@@ -95,9 +103,9 @@ def digest(trace: Trace) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8])
 
 
-def _played(trace: Trace, subject: str, on_line: OnLine) -> Played:
+def _played(trace: Trace, subject: str, on_line: OnLine, hits: Hits | None = None) -> Played:
     lines: list[Line] = []
-    for line in _on_model(trace) if subject == MODEL else _on_subject(trace, subject):
+    for line in _on_model(trace) if subject == MODEL else _on_subject(trace, subject, hits):
         lines.append(line)
         on_line(line)
         if line.differences:
@@ -128,13 +136,13 @@ def _taken(trace: Trace) -> Iterator[tuple[Act, Line]]:
         yield act, Line(number, step.at_ms, as_code(act), as_code(reply), tuple(told), lost, tuple(differences))
 
 
-def _on_subject(trace: Trace, subject: str) -> Iterator[Line]:
+def _on_subject(trace: Trace, subject: str, hits: Hits | None) -> Iterator[Line]:
     """The trace on a subject in lock-step with the model."""
     if has_cuts(trace):
         raise TraceError(
             f"subject {subject} cannot lose commits: a trace with a cut is for the power-loss lane, or for the model"
         )
-    lockstep = Lockstep(trace.config, SUBJECTS[subject], start_ms=trace.start_ms)
+    lockstep = Lockstep(trace.config, SUBJECTS[subject], start_ms=trace.start_ms, hits=hits)
     try:
         for act, line in _taken(trace):
             if line.differences or isinstance(act, Cut):

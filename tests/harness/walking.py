@@ -15,6 +15,7 @@ from telha_model.quotient import Classifier
 from telha_model.tours import Walk, walks
 from telha_model.universe import Universe
 from telha_model.universes import universes
+from tests.harness.classes import Hits
 from tests.harness.lockstep import DisagreementError, Keep, Lockstep, Subjects
 
 OnStep = Callable[[int], None]
@@ -117,10 +118,16 @@ def way_to(graph: Graph, wanted: int) -> list[int]:
 
 
 def walk_all(
-    graph: Graph, parts: list[Walk], subjects: Subjects, *, on_step: OnStep | None = None, keep: Keep | None = None
+    graph: Graph,
+    parts: list[Walk],
+    subjects: Subjects,
+    *,
+    on_step: OnStep | None = None,
+    keep: Keep | None = None,
+    hits: Hits | None = None,
 ) -> Walked:
     """Walk each part on a fresh subject. A disagreement goes to `keep`, and is raised with the shortest program that
-    shows it.
+    shows it; steps that agree go to `hits`.
     """
     universe = graph.universe
     classify = Classifier(universe.config, universe.quotient)
@@ -129,7 +136,7 @@ def walk_all(
     taken: set[tuple[int, int]] = set()
     steps = 0
     for part in parts:
-        lockstep = Lockstep(universe.config, subjects, start_ms=universe.start_ms)
+        lockstep = Lockstep(universe.config, subjects, start_ms=universe.start_ms, hits=hits)
         try:
             for place, step, target in zip(part.places, part.steps, part.places[1:], strict=False):
                 steps += 1

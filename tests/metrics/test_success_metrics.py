@@ -7,6 +7,7 @@ import pytest
 
 from telha_jobs import Backoff, JobQueue, LeaseRef, ManualClock, Receipt, StaleLeaseError, State
 from tests.harness import contention
+from tests.harness.classes import counted
 from tests.harness.contention import Grant, Made, contend, judge
 from tests.unit.api.conftest import Open
 from tests.unit.api.support import A, healthy, lease, leased, refusal, transitions, unchanged
@@ -27,7 +28,8 @@ def test_contention_no_double_lease(tmp_path: Path) -> None:
 
 def test_contention_at_sync_shares_syncs(tmp_path: Path) -> None:
     """Eight pollers at durability "sync": the same holds, and there are fewer syncs than commits."""
-    report = contend(tmp_path / "queue", jobs=500, pollers=8, durability="sync", seed=12)
+    with counted("contention") as hits:
+        report = contend(tmp_path / "queue", jobs=500, pollers=8, durability="sync", seed=12, hits=hits)
     assert report.problems == ()
     assert 0 < report.syncs < report.commits
 

@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.harness import draws
 from tests.harness import machine as module
+from tests.harness.classes import counted
 from tests.harness.lanes import SEEDS, machine_keeper
 from tests.harness.lockstep import DisagreementError
 from tests.harness.machine import REQUIRED, machine, settings_of
@@ -48,8 +49,9 @@ def test_random_runs_agree_and_reach_what_they_are_for(request: pytest.FixtureRe
     for subject in SEEDS:
         seed = seed_for(subject, request)
         print(f"lane hypothesis, seed {seed}, subject {subject}")
-        block = machine(SUBJECTS[subject], seen, seed=seed, keep=machine_keeper(subject, seed))
-        run_state_machine_as_test(block, settings=settings_of(block))
+        with counted("hypothesis") as hits:
+            block = machine(SUBJECTS[subject], seen, seed=seed, keep=machine_keeper(subject, seed), hits=hits)
+            run_state_machine_as_test(block, settings=settings_of(block))
     assert [name for name in REQUIRED if not seen[name]] == []
     assert seen["steps"] >= STEPS_PER_RUN_MIN * seen["runs"]
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.harness.classes import counted
 from tests.harness.lanes import tour_keeper
 from tests.harness.lockstep import DisagreementError
 from tests.harness.subject import TamperedSubject
@@ -18,7 +19,8 @@ def test_the_queue_follows_the_model_along_every_edge(shard: Shard) -> None:
     graph = ci_graph(shard.universe)
     parts = plan(graph, shard=shard.part, shards=shard.parts)
     keep = tour_keeper(shard.universe, "engine-renewed")
-    walked = walk_all(graph, parts, SUBJECTS["engine-renewed"], keep=keep)
+    with counted("tours") as hits:
+        walked = walk_all(graph, parts, SUBJECTS["engine-renewed"], keep=keep, hits=hits)
     assert sum(len(part.steps) for part in parts) == walked.steps
 
 
@@ -37,7 +39,8 @@ def test_the_smallest_windows_change_nothing(name: str, subject: str) -> None:
     graph = ci_graph(name)
     parts = plan(graph)
     keep = tour_keeper(name, subject)
-    walked = walk_all(graph, parts, SUBJECTS[subject], keep=keep)
+    with counted("narrow") as hits:
+        walked = walk_all(graph, parts, SUBJECTS[subject], keep=keep, hits=hits)
     assert sum(len(part.steps) for part in parts) == walked.steps
 
 
