@@ -1,0 +1,350 @@
+"""Turns calls that arrive together into one commit and one sync, and gives waiting polls what they wait for.
+
+One thread works for the event loop. While it commits and syncs, further calls gather; they are the next batch. A batch
+ends with a look for the waiting polls, so that a job is leased in the very commit that made it ready. Between batches
+nothing happens: the engine says when there is news (`Engine.watch`), and one timer stands at the next due time.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from telha_jobs.core.record import Record
+from telha_jobs.engine import leases as leasing
+from telha_jobs.engine.commands import Ref
+from telha_jobs.engine.engine import Engine
+from telha_jobs.engine.unit import Unit
+from telha_jobs.errors import QueueError, QueueUnavailableError
+from telha_jobs.rpc.calls import Operation
+from telha_jobs.rpc.polls import TAKERS_PER_LOOK, Granted, Line, Polls, Stream
+from telha_jobs.types import Lease, State
+
+OPERATIONS_PER_COMMIT: Final = 1_000
+GRANTS_PER_COMMIT: Final = 512
+"""Bounds of how long one commit keeps the others waiting."""
+STREAM_BYTES: Final = 1 << 20
+"""A message to a stream takes no further lease once its payloads come to this."""
+COMMIT_BYTES: Final = 16 << 20
+"""The same for all the grants of one commit."""
+
+_log = logging.getLogger("telha_jobs")
+
+
+class Answers(NamedTuple):
+    """The replies to one call's operations, refusals among them as exceptions; the commit they saw or made."""
+
+    replies: Sequence[Any]
+    sequence: int
+    place: int
+
+
+class _Waiting(NamedTuple):
+    """A call in the queue of the dispatcher. No future: nobody waits for the answer."""
+
+    operations: Sequence[Operation]
+    future: "asyncio.Future[Answers] | None"
+
+
+class _Look(NamedTuple):
+    """What a look found: leases by stream, how many lines it came to, whether there may be more for somebody, and how
+    long until something is due.
+    """
+
+    found: list[tuple[Stream, list[Lease]]]
+    lines: int
+    more: bool
+    pause_s: float
+
+
+class Dispatcher:
+    """Runs operations for the calls of one server. Everything but the work itself happens in the event loop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="telha-engine")
+        self._worker: int | None = None
+        self._pending: list[_Waiting] = []
+        self._busy = False
+        self._wanted = False
+        self._doubted = False
+        self._signalled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn = 0
+        self._sequence = -1
+        self._index = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.polls = Polls(self._look, self._release)
+        self.waiting = 0
+        self.batches = 0
+        self.operations = 0
+        engine.watch(self._news)
+
+    async def run(self, operations: Sequence[Operation]) -> Answers:
+        """Run a call's operations, in their order, in one commit with those of others.
+
+        Raises `QueueUnavailableError` when the queue is gone.
+        """
+        future: asyncio.Future[Answers] = self._loop.create_future()
+        self._add(_Waiting(operations, future))
+        return await future
+
+    async def drain(self) -> None:
+        """Return once nothing is pending."""
+        while self._busy or self._pending:
+            await self._idle.wait()
+
+    def close(self) -> None:
+        """End the thread. Nothing may be pending."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.shutdown(wait=True)
+
+    # -- what there is to do
+
+    def _add(self, waiting: _Waiting) -> None:
+        self._pending.append(waiting)
+        self.waiting += 1
+        self._start()
+
+    def _release(self, refs: list[Ref]) -> None:
+        """Give back leases that no client ever got."""
+        self._add(_Waiting([partial(_given_back, ref=ref) for ref in refs], None))
+
+    def _look(self) -> None:
+        """Somebody waits for jobs."""
+        self._wanted = True
+        self._start()
+
+    def _news(self) -> None:
+        """Told by the engine, in any thread and under its lock."""
+        if self._signalled or threading.get_ident() == self._worker:
+            return  # a batch of ours looks anyway
+        self._signalled = True
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._heard)
+
+    def _heard(self) -> None:
+        self._signalled = False
+        self._doubted = True
+        self._look()
+
+    def _start(self) -> None:
+        """Begin a batch at the end of this turn of the loop, so that what else arrives in it comes along."""
+        if not self._busy and (self._pending or self._wanted):
+            self._busy = True
+            self._idle.clear()
+            self._loop.call_soon(self._begin)
+
+    # -- a batch
+
+    def _begin(self) -> None:
+        batch = self._take()
+        operations = [operation for waiting in batch for operation in waiting.operations]
+        lines: list[Line] = []
+        doubtful: list[Ref] = []
+        if self._wanted or self.polls.waiting:
+            lines = self.polls.lines(self._turn)
+            self._turn += 1
+            doubtful = self._doubtful()
+        self._wanted = False
+        if doubtful:
+            operations.append(partial(_ended, refs=doubtful))
+        if lines:
+            operations.append(partial(_grant_all, lines=lines, engine=self._engine))
+        if not operations:
+            self._end()
+            return
+        self.batches += 1
+        self.operations += len(operations)
+        work = self._loop.run_in_executor(self._thread, self._work, operations)
+        work.add_done_callback(partial(self._done, batch=batch, lines=lines, doubtful=doubtful))
+
+    def _take(self) -> list[_Waiting]:
+        """The calls of the next batch: all that wait, or as many as fit into one commit."""
+        total = 0
+        for number, waiting in enumerate(self._pending):
+            total += len(waiting.operations)
+            if total > OPERATIONS_PER_COMMIT and number:
+                batch, self._pending = self._pending[:number], self._pending[number:]
+                return batch
+        batch, self._pending = self._pending, []
+        return batch
+
+    def _doubtful(self) -> list[Ref]:
+        if not self._doubted:
+            return []
+        self._doubted = False
+        try:
+            return self.polls.doubtful(self._engine.store.now())
+        except QueueUnavailableError:
+            return []
+
+    def _work(self, operations: Sequence[Operation]) -> tuple[list[Any], int]:
+        """In the thread."""
+        self._worker = threading.get_ident()
+        self._engine.require_open()
+        return self._engine.write_many(operations)
+
+    def _done(
+        self,
+        work: "asyncio.Future[tuple[list[Any], int]]",
+        *,
+        batch: list[_Waiting],
+        lines: list[Line],
+        doubtful: list[Ref],
+    ) -> None:
+        self.waiting -= len(batch)
+        error = work.exception()
+        if error is not None:
+            self._fail(error, batch, lines)
+        else:
+            replies, sequence = work.result()
+            if sequence != self._sequence:
+                self._sequence, self._index = sequence, 0
+            self._answer(batch, replies, sequence)
+            if doubtful:
+                self._room(replies[-2 if lines else -1])
+            if lines:
+                self._deliver(lines, replies[-1], sequence)
+        self._end()
+
+    def _answer(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> None:
+        at = 0
+        for waiting in batch:
+            end = at + len(waiting.operations)
+            if waiting.future is not None and not waiting.future.done():
+                waiting.future.set_result(Answers(replies[at:end], sequence, self._index))
+            self._index += len(waiting.operations)
+            at = end
+
+    def _room(self, ended: Any) -> None:
+        if isinstance(ended, list):
+            for ref in ended:
+                self.polls.over(*ref)
+
+    def _deliver(self, lines: list[Line], look: Any, sequence: int) -> None:
+        if not isinstance(look, _Look):
+            _log.error("a look for jobs failed: %r", look)
+            return
+        for stream, leases in look.found:
+            self.polls.granted(stream, Granted(leases, sequence, self._index))
+            self._index += 1
+        self.polls.looked(lines[: look.lines])
+        self._wanted = self._wanted or look.more
+        self._wake_after(look.pause_s)
+
+    def _fail(self, error: BaseException, batch: list[_Waiting], lines: list[Line]) -> None:
+        if not isinstance(error, QueueError):
+            _log.error("a batch of calls failed", exc_info=error)
+        for waiting in batch:
+            if waiting.future is not None and not waiting.future.done():
+                waiting.future.set_exception(error)
+        if isinstance(error, QueueUnavailableError):
+            self.polls.fail(error)
+        else:
+            self.polls.looked(lines)
+
+    def _end(self) -> None:
+        self._busy = False
+        self._start()
+        if not self._busy:
+            self._idle.set()
+
+    def _wake_after(self, pause_s: float) -> None:
+        """Look again when the next row is due, if anybody waits then."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.polls.waiting and not math.isinf(pause_s):
+            self._timer = self._loop.call_later(pause_s, self._look)
+
+
+# -- operations of the dispatcher's own: they run in its thread, under the engine's lock
+
+
+def _given_back(unit: Unit, *, ref: Ref) -> None:
+    leasing.release(unit, ref, 0)
+
+
+def _ended(unit: Unit, *, refs: Sequence[Ref]) -> list[Ref]:
+    """Those of the leases that are not current any more."""
+    return [ref for ref in refs if not _is_current(unit, ref)]
+
+
+def _is_current(unit: Unit, ref: Ref) -> bool:
+    record = unit.find(ref.job_id)
+    return isinstance(record, Record) and record.state is State.LEASED and record.generation == ref.generation
+
+
+def _grant_all(unit: Unit, *, lines: Sequence[Line], engine: Engine) -> _Look:
+    """Grant what is ready to those who wait, line by line, until the commit is full."""
+    allowance = _Allowance()
+    found: list[tuple[Stream, list[Lease]]] = []
+    more = False
+    for number, line in enumerate(lines):
+        if allowance.spent:
+            return _Look(found, number, more=True, pause_s=engine.pause_s(math.inf))
+        leases, dry = _grant_line(unit, line, allowance)
+        found += leases
+        more = more or not (dry or len(line.takers) < TAKERS_PER_LOOK)
+    return _Look(found, len(lines), more=more or allowance.spent, pause_s=engine.pause_s(math.inf))
+
+
+class _Allowance:
+    """What one commit may still grant."""
+
+    def __init__(self) -> None:
+        self.grants = GRANTS_PER_COMMIT
+        self.bytes = COMMIT_BYTES
+
+    @property
+    def spent(self) -> bool:
+        return self.grants <= 0 or self.bytes <= 0
+
+
+def _grant_line(unit: Unit, line: Line, allowance: _Allowance) -> tuple[list[tuple[Stream, list[Lease]]], bool]:
+    """Grant round by round, more in each, so that the streams of a line share what there is. Whether that was all."""
+    found: dict[Stream, list[Lease]] = {}
+    sizes: dict[Stream, int] = {}
+    takers = line.takers
+    share = 1
+    while takers:
+        again = []
+        for stream, room in takers:
+            fitting = _fitting(sizes.get(stream, 0), len(found.get(stream, ())))
+            wanted = min(share, room, allowance.grants, fitting)
+            leases = leasing.grant(unit, stream.worker, wanted, line.filters)
+            if leases:
+                found.setdefault(stream, []).extend(leases)
+                size = sum(_size(unit, lease) for lease in leases)
+                sizes[stream] = sizes.get(stream, 0) + size
+                allowance.grants -= len(leases)
+                allowance.bytes -= size
+            if len(leases) < wanted or allowance.spent:
+                return list(found.items()), len(leases) < wanted
+            if room > wanted and sizes[stream] < STREAM_BYTES:
+                again.append((stream, room - wanted))
+        takers = again
+        share *= 2
+    return list(found.items()), False
+
+
+def _fitting(size: int, number: int) -> int:
+    """How many more leases fit into a message that has `number` of them, if they are of that size."""
+    return 1 if number == 0 else max(1, (STREAM_BYTES - size) * number // max(size, 1))
+
+
+def _size(unit: Unit, lease: Lease) -> int:
+    """About how much a lease adds to a message."""
+    record = unit.find(lease.job_id.bytes)
+    if not isinstance(record, Record):
+        return 0
+    return len(unit.payload(record) or b"") + len(record.progress or b"") + 256
