@@ -197,8 +197,9 @@ class Agenda:
 
     # -- undoing (a commit that met a conflict)
 
-    def begin(self) -> None:
+    def begin(self, now: int) -> None:
         """A unit of work begins. Tickets are remembered from here on, so that `roll_back` can give them back."""
+        self.advance(now)
         self._journal = {}
         self._unwritten = {}
 

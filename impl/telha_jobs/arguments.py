@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from telha_jobs.codec import kind_name, pack_value
-from telha_jobs.config import QueueConfig, check_kind, check_kind_or_family
-from telha_jobs.engine.commands import Draft, Filters, Ref
+from telha_jobs.config import QueueConfig, check_kind, check_kind_or_family, is_kind
+from telha_jobs.engine.commands import Draft, Filters, Ref, make_draft, make_ref
 from telha_jobs.engine.reader import JobFilter
-from telha_jobs.engine.submit import Result
+from telha_jobs.engine.submit import Result, make_result
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.rules import (
     DURATION_MAX_MS,
@@ -20,6 +20,7 @@ from telha_jobs.rules import (
     HEADERS_BYTES_MAX,
     HEADERS_MAX,
     KEY_BYTES_MAX,
+    KIND_CHARS_MAX,
     PRIORITY_MAX,
     TIME_MAX_MS,
     VERSION_MAX,
@@ -37,26 +38,67 @@ _SYSTEM_KINDS = "system:"
 FILTERS_MAX = 65_536
 
 
-def draft(job: NewJob, config: QueueConfig, where: str = "") -> Draft:
-    """A job to create. `where` is put before the field's name: `jobs[3].`."""
-    scope = scope_bytes(f"{where}scope", job.scope)
-    kind = check_kind(f"{where}kind", job.kind)
-    if kind.startswith(_SYSTEM_KINDS) and job.scope != SYSTEM_SCOPE:
+def draft(
+    where: str,
+    config: QueueConfig,
+    scope: UUID,
+    kind: str,
+    payload: Any,
+    priority: int,
+    run_at_ms: int | None,
+    delay_ms: int | None,
+    max_attempts: int | None,
+    key: str | None,
+    headers: Mapping[str, str] | None,
+    payload_version: int,
+) -> Draft:
+    """A job to create. `where` is put before a field's name: `jobs[3].`.
+
+    What is plainly right passes by a glance: the checks proper, and the names they need, cost more than the rest.
+    """
+    scope_raw = scope.int.to_bytes(16, "big") if type(scope) is UUID else scope_bytes(f"{where}scope", scope)
+    if type(kind) is not str or len(kind) > KIND_CHARS_MAX or not is_kind(kind):
+        kind = check_kind(f"{where}kind", kind)
+    if kind.startswith(_SYSTEM_KINDS) and scope != SYSTEM_SCOPE:
         raise InvalidArgumentError(f"{where}kind", f"{kind!r} belongs to the nil scope (SYSTEM_SCOPE) only")
-    priority = check_int(f"{where}priority", job.priority, 0, PRIORITY_MAX)
-    run_at, delay = (None, None) if job.run_at_ms is job.delay_ms is None else _start(job, where)
-    return Draft(
-        scope=scope,
-        kind=kind,
-        payload=pack_value(f"{where}payload", job.payload, config.payload_bytes_max),
-        payload_value=job.payload,
-        priority=priority,
-        run_at=run_at,
-        delay=delay,
-        max_attempts=None if job.max_attempts is None else _max_attempts(where, job.max_attempts, config),
-        key=None if job.idempotency_key is None else _key(f"{where}idempotency_key", job.idempotency_key),
-        headers={} if job.headers is None else _headers(f"{where}headers", job.headers),
-        payload_version=check_int(f"{where}payload_version", job.payload_version, 0, VERSION_MAX),
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        priority = check_int(f"{where}priority", priority, 0, PRIORITY_MAX)
+    if run_at_ms is not None or delay_ms is not None:
+        run_at_ms, delay_ms = _start(where, run_at_ms, delay_ms)
+    return make_draft(
+        (
+            scope_raw,
+            kind,
+            pack_value(f"{where}payload", payload, config.payload_bytes_max),
+            payload,
+            priority,
+            run_at_ms,
+            delay_ms,
+            None if max_attempts is None else _max_attempts(where, max_attempts, config),
+            None if key is None else _key(f"{where}idempotency_key", key),
+            {} if headers is None else _headers(f"{where}headers", headers),
+            payload_version
+            if type(payload_version) is int and 0 <= payload_version <= VERSION_MAX
+            else check_int(f"{where}payload_version", payload_version, 0, VERSION_MAX),
+        )
+    )
+
+
+def draft_of(job: NewJob, config: QueueConfig, where: str = "") -> Draft:
+    """The same for a `NewJob`."""
+    return draft(
+        where,
+        config,
+        job.scope,
+        job.kind,
+        job.payload,
+        job.priority,
+        job.run_at_ms,
+        job.delay_ms,
+        job.max_attempts,
+        job.idempotency_key,
+        job.headers,
+        job.payload_version,
     )
 
 
@@ -66,7 +108,7 @@ def drafts(field: str, jobs: Iterable[NewJob], config: QueueConfig, most: int) -
     for index, job in enumerate(items(field, jobs, most)):
         if not isinstance(job, NewJob):
             raise InvalidArgumentError(f"{field}[{index}]", f"must be a NewJob, not {kind_name(job)}")
-        found.append(draft(job, config, f"{field}[{index}]."))
+        found.append(draft_of(job, config, f"{field}[{index}]."))
     return found
 
 
@@ -74,8 +116,11 @@ def ref(where: str, lease: LeaseRef) -> Ref:
     """A lease as presented. `where` names it: `lease`, `leases[2]`."""
     if not isinstance(lease, LeaseRef):
         raise InvalidArgumentError(where, f"must be a LeaseRef or Lease, not {kind_name(lease)}")
-    job = id_bytes(f"{where}.job_id", lease.job_id)
-    return Ref(job, check_int(f"{where}.generation", lease.generation, 0, GENERATION_MAX))
+    job_id, generation = lease.job_id, lease.generation
+    if type(job_id) is UUID and type(generation) is int and 0 <= generation <= GENERATION_MAX:
+        return make_ref((job_id.int.to_bytes(16, "big"), generation))
+    job = id_bytes(f"{where}.job_id", job_id)
+    return Ref(job, check_int(f"{where}.generation", generation, 0, GENERATION_MAX))
 
 
 def refs(field: str, leases: Iterable[LeaseRef], most: int) -> list[Ref]:
@@ -85,7 +130,7 @@ def refs(field: str, leases: Iterable[LeaseRef], most: int) -> list[Ref]:
 
 def result(where: str, value: Any, config: QueueConfig) -> Result:
     """A job's result."""
-    return Result(value, pack_value(where, value, config.result_bytes_max))
+    return make_result((value, pack_value(where, value, config.result_bytes_max)))
 
 
 def completions(given: Iterable[tuple[LeaseRef, Any]], config: QueueConfig, most: int) -> list[tuple[Ref, Result]]:
@@ -230,9 +275,9 @@ def _scopes(field: str, given: Iterable[UUID]) -> list[bytes]:
     return found
 
 
-def _start(job: NewJob, where: str) -> tuple[int | None, int | None]:
-    run_at = check_optional_int(f"{where}run_at_ms", job.run_at_ms, 0, TIME_MAX_MS)
-    delay = check_optional_int(f"{where}delay_ms", job.delay_ms, 0, DURATION_MAX_MS)
+def _start(where: str, run_at_ms: int | None, delay_ms: int | None) -> tuple[int | None, int | None]:
+    run_at = check_optional_int(f"{where}run_at_ms", run_at_ms, 0, TIME_MAX_MS)
+    delay = check_optional_int(f"{where}delay_ms", delay_ms, 0, DURATION_MAX_MS)
     if run_at is not None and delay is not None:
         raise InvalidArgumentError(f"{where}delay_ms", "must not be given together with run_at_ms: choose one")
     return run_at, delay

@@ -134,10 +134,16 @@ class QueueClock:
     def now(self) -> int:
         """Milliseconds since the epoch; never less than any earlier answer."""
         with self._lock:
-            elapsed = max(0, self._boot_ms() - self._boot_at_open_ms)
-            running = min(max(self._base_ms + elapsed // 2, self._wall_at_open_ms + elapsed), TIME_MAX_MS)
+            elapsed = self._boot_ms() - self._boot_at_open_ms
+            if elapsed < 0:
+                elapsed = 0
+            # Comparisons and no calls of min and max: every operation asks for the time.
+            running = self._wall_at_open_ms + elapsed
+            slowed = self._base_ms + elapsed // 2
+            if slowed > running:
+                running = slowed
             if running > self._newest_ms:
-                self._newest_ms = running
+                self._newest_ms = min(TIME_MAX_MS, running)
             return self._newest_ms
 
     def ahead_ms(self) -> int:

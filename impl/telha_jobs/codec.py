@@ -37,7 +37,8 @@ def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but
     not NaN, str, bytes, list, dict with str or int keys; exactly these types, at most 100 containers deep.
     """
-    _check_value(field, value, bytes_max)
+    if type(value) is not str or not value.isascii():
+        _check_value(field, value, bytes_max)
     packed = VALUE_VERSION + _packers.strict(value)
     if len(packed) - 1 > bytes_max:
         raise InvalidArgumentError(field, f"must encode to at most {bytes_max} bytes, it has {len(packed) - 1}")
@@ -139,8 +140,6 @@ def _check_value(field: str, value: Any, bytes_max: int) -> None:
     Everything takes a byte or more, so the walk stops at `bytes_max` items: a small value that holds itself many times
     over ends there too.
     """
-    if type(value) is str and value.isascii():
-        return
     level = [value]
     items = 0
     for _depth in range(NESTING_MAX + 1):

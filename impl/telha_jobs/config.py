@@ -6,6 +6,7 @@ The names follow the seed's §8 (`jobs.lease_ttl` is `lease_ttl_ms`, and so on).
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from telha_jobs.errors import InvalidArgumentError
@@ -27,11 +28,17 @@ _BYTES_MAX = 1_073_741_824
 _COUNT_MAX = 1_000_000
 
 
+@lru_cache(maxsize=4_096)
+def is_kind(kind: str) -> bool:
+    """Whether a str of at most 128 characters is a valid exact name (seed §5)."""
+    return _KIND.match(kind) is not None
+
+
 def check_kind(where: str, kind: Any) -> str:
     """The kind, if it is a valid exact name (seed §5)."""
     if not isinstance(kind, str):
         raise InvalidArgumentError(where, f"must be a str, not {type(kind).__name__}")
-    if not 1 <= len(kind) <= KIND_CHARS_MAX or _KIND.match(kind) is None:
+    if len(kind) > KIND_CHARS_MAX or not is_kind(kind):
         raise InvalidArgumentError(
             where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {kind[:140]!r}"
         )

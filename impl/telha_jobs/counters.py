@@ -3,7 +3,7 @@
 On disk there is one counter per (scope, kind, state), written with the rows it counts and removed at zero.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from telha_jobs.keys import CountKey
 from telha_jobs.types import State
@@ -23,12 +23,11 @@ class Counters:
     def __init__(self, counts: Iterable[tuple[CountKey, int]] = ()) -> None:
         self._sums: dict[tuple[bytes | None, int | None], Totals] = {}
         self._unfolded: list[tuple[tuple[bytes, int, State], int]] = []
-        for key, number in counts:
-            self.add(key, number)
+        self.add(dict(counts))
 
-    def add(self, key: tuple[bytes, int, State], delta: int) -> None:
-        """Count `delta` jobs more (or less)."""
-        self._unfolded.append((key, delta))
+    def add(self, deltas: Mapping[tuple[bytes, int, State], int]) -> None:
+        """Count that many jobs more (or less)."""
+        self._unfolded += deltas.items()
         if len(self._unfolded) > _UNFOLDED_MAX:
             self._fold()
 

@@ -134,20 +134,21 @@ class JobQueue:
         A key that names a job of this scope already: that job and its state, whatever it is (`created` False). Raises
         `IdempotencyConflictError` when that job has another kind, payload or payload version.
         """
-        job = NewJob(
-            scope=scope,
-            kind=kind,
-            payload=payload,
-            priority=priority,
-            run_at_ms=run_at_ms,
-            delay_ms=delay_ms,
-            max_attempts=max_attempts,
-            idempotency_key=idempotency_key,
-            headers=headers,
-            payload_version=payload_version,
-        )
         self._engine.require_open()
-        draft = arguments.draft(job, self._config)
+        draft = arguments.draft(
+            "",
+            self._config,
+            scope,
+            kind,
+            payload,
+            priority,
+            run_at_ms,
+            delay_ms,
+            max_attempts,
+            idempotency_key,
+            headers,
+            payload_version,
+        )
         created = self._engine.write(lambda unit: enqueuing.enqueue_one(unit, draft))
         return _receipt(created)
 

@@ -38,6 +38,11 @@ class Seam:
         self._told = self.inner.sequence
         return self._told
 
+    def moment(self) -> tuple[int, int]:
+        """As the store behind it has it."""
+        self._told, now = self.inner.moment()
+        return self._told, now
+
     @property
     def limits(self) -> Limits:
         """As the store behind it has them."""

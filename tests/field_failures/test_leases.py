@@ -125,9 +125,15 @@ RACES: dict[str, tuple[Callable[[JobQueue, UUID], object], Callable[[JobQueue, U
 }
 
 
+@pytest.mark.parametrize(("known", "steps"), [(False, 4), (True, 2)], ids=["read from disk", "known"])
 @pytest.mark.parametrize("race", RACES)
-def test_f6_cancel_racing_a_lease(seams: Callable[[], Seam], clock: ManualClock, race: str) -> None:
-    """F6: a cancel between any two steps of a lease (or the other way round) leaves no dangling entry; sweeps go on."""
+def test_f6_cancel_racing_a_lease(
+    seams: Callable[[], Seam], clock: ManualClock, race: str, known: bool, steps: int
+) -> None:
+    """F6: a cancel between any two steps of a lease (or the other way round) leaves no dangling entry; sweeps go on.
+
+    Also when the first queue still knows the record from its own commit and reads less of it.
+    """
     outer, inner = RACES[race]
     number = 0
     while True:
@@ -137,6 +143,8 @@ def test_f6_cancel_racing_a_lease(seams: Callable[[], Seam], clock: ManualClock,
         first = queue_on(seam, clock)
         job_id = first.enqueue(A, "embed", "x" * 600, idempotency_key="k").job_id
         first.enqueue(B, "embed", None)
+        if not known:
+            first = queue_on(seam, clock)
         second = queue_on(seam.inner, clock)
         seam.hook, seen = at_call(number, partial(inner, second, job_id))
         outer(first, job_id)
@@ -151,7 +159,7 @@ def test_f6_cancel_racing_a_lease(seams: Callable[[], Seam], clock: ManualClock,
         healthy(second)
         if len(seen) < number:
             break
-    assert number > 3
+    assert number >= steps
 
 
 def test_f8_a_job_that_never_reports_dies_after_its_attempts(opened: Open, clock: ManualClock) -> None:

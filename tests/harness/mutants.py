@@ -38,7 +38,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "stale submit",
         "tours:protocol",
         _SUBMIT,
-        "    require_current(record, ref)\n    _end(unit, record, result, marked)\n",
+        '    require_current(unit, record, ref, "complete")\n    _end(unit, record, result, marked)\n',
         "    _end(unit, record, result, marked)\n",
     ),
     Mutant(
@@ -46,7 +46,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "stale submit",
         "tours:protocol",
         _SUBMIT,
-        "return State(unpack_plain(repeated))\n    require_current(record, ref)\n",
+        'return State(unpack_plain(repeated))\n    require_current(unit, record, ref, "fail")\n',
         "return State(unpack_plain(repeated))\n",
     ),
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "stale submit",
         "tours:protocol",
         _LEASES,
-        "    require_current(record, ref)\n    unit.move(ref.job_id, decide.released",
+        '    require_current(unit, record, ref, "release")\n    unit.move(ref.job_id, decide.released',
         "    unit.move(ref.job_id, decide.released",
     ),
     Mutant(
@@ -79,8 +79,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "stale submit",
         "tours:protocol",
         _LEASES,
-        '    error = stale_error(record, ref)\n    if error is not None:\n        return outcome(ref.job_id, "stale"',
-        '    error = None if record.lease_end == "reaped" else stale_error(record, ref)\n'
+        '    error = stale_error(unit, record, ref, "extend")\n'
+        '    if error is not None:\n        return outcome(ref.job_id, "stale"',
+        '    error = None if record.lease_end == "reaped" else stale_error(unit, record, ref, "extend")\n'
         '    if error is not None:\n        return outcome(ref.job_id, "stale"',
     ),
     Mutant(
@@ -196,7 +197,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "fair scopes",
         "tours:fairness",
         _UNIT,
-        "            writes.append(Put(Family.META, LAST_SERVED, self._served))\n",
+        "            writes.append(make_put((Family.META, LAST_SERVED, self._served)))\n",
         "            pass\n",
     ),
     Mutant(

@@ -165,7 +165,7 @@ def enqueue(
     )
     with refusals():
         # Before a queue is made for it: a bad argument changes nothing.
-        arguments.draft(job, QueueConfig())
+        arguments.draft_of(job, QueueConfig())
     directory = Path(data)
     making = not directory.is_dir() or next(directory.iterdir(), None) is None
     if not making:

@@ -12,7 +12,7 @@ from telha_jobs.config import Policy
 from telha_jobs.core import record as log
 from telha_jobs.core.backoff import backoff_ms
 from telha_jobs.core.log import appended
-from telha_jobs.core.record import LogEntry, Record, changed
+from telha_jobs.core.record import LogEntry, Record, changed, make_entry, make_record
 from telha_jobs.errors import LeaseEnd
 from telha_jobs.rules import later
 from telha_jobs.types import State
@@ -25,16 +25,62 @@ class Stale:
     why: LeaseEnd
 
 
-def enqueued(now: int, *, due: int) -> tuple[LogEntry, ...]:
-    """The log of a new job."""
-    return (LogEntry(now, log.ENQUEUED, {"due": due}),)
+def enqueued(
+    scope: bytes,
+    priority: int,
+    now: int,
+    job_id: bytes,
+    kind: str,
+    payload: bytes | None,
+    payload_version: int,
+    headers: dict[str, str],
+    run_at: int | None,
+    due: int,
+    max_attempts: int | None,
+    key: str | None,
+) -> Record:
+    """A new job, pending."""
+    return make_record(
+        (
+            scope,
+            State.PENDING,
+            priority,
+            now,
+            job_id,
+            kind,
+            payload,
+            payload_version,
+            headers,
+            run_at,
+            due,
+            0,  # attempts
+            max_attempts,
+            0,  # generation
+            None,  # lease_end
+            None,  # worker
+            None,  # leased_at
+            None,  # deadline
+            None,  # ended_at
+            None,  # purge_at
+            None,  # dead_reason
+            None,  # submit_digest
+            None,  # submit_reply
+            None,  # result
+            None,  # progress
+            key,
+            0,  # sequence, token: the row's encoding puts them in
+            b"",
+            (make_entry((now, log.ENQUEUED, {"due": due})),),
+            (),  # unknown
+        )
+    )
 
 
 def granted(record: Record, now: int, policy: Policy, *, worker: str, incarnation: int) -> Record:
     """Lease a due job. The generation rises past every one that an earlier incarnation may have handed out and lost."""
     generation = max(record.generation + 1, incarnation << 32)
-    leased = LogEntry(now, log.LEASED, {"worker": worker, "generation": generation, "attempt": record.attempts + 1})
-    promoted = (LogEntry(now, log.PROMOTED, {}),) if record.state is State.FAILED else ()
+    leased = make_entry((now, log.LEASED, {"worker": worker, "generation": generation, "attempt": record.attempts + 1}))
+    promoted = (make_entry((now, log.PROMOTED, {})),) if record.state is State.FAILED else ()
     return changed(
         record,
         state=State.LEASED,
@@ -66,7 +112,7 @@ def completed(record: Record, now: int, policy: Policy, *, result: bytes, digest
     return _unleased(
         record,
         policy,
-        LogEntry(now, log.COMPLETED, detail),
+        make_entry((now, log.COMPLETED, detail)),
         end="completed",
         state=State.COMPLETED,
         result=result,
@@ -101,20 +147,20 @@ def released(record: Record, now: int, policy: Policy, *, delay_ms: int) -> Reco
         return reaped(record, now, policy)
     due = max(record.due, later(now, delay_ms)) if delay_ms > 0 else record.due
     detail = {"generation": record.generation, "attempts": record.attempts, "due": due}
-    entry = LogEntry(now, log.RELEASED, detail)
+    entry = make_entry((now, log.RELEASED, detail))
     return _unleased(record, policy, entry, end="released", state=State.PENDING, due=due)
 
 
 def promoted(record: Record, now: int, policy: Policy) -> Record:
     """The back-off is over. The due time stays, so the order does not depend on when the sweep ran."""
-    events = appended(record.events, (LogEntry(now, log.PROMOTED, {}),), policy.events_max)
+    events = appended(record.events, (make_entry((now, log.PROMOTED, {})),), policy.events_max)
     return changed(record, state=State.PENDING, events=events)
 
 
 def retried(record: Record, now: int, policy: Policy) -> Record:
     """An operator gives a dead job a fresh budget. The generation is never reset."""
     due = max(now, record.run_at or 0)
-    events = appended(record.events, (LogEntry(now, log.RETRIED, {"due": due}),), policy.events_max)
+    events = appended(record.events, (make_entry((now, log.RETRIED, {"due": due})),), policy.events_max)
     return changed(
         record, state=State.PENDING, attempts=0, due=due, ended_at=None, purge_at=None, dead_reason=None, events=events
     )
@@ -123,7 +169,7 @@ def retried(record: Record, now: int, policy: Policy) -> Record:
 def cancelled(record: Record, now: int, policy: Policy) -> Record:
     """An operator ends a live job; a lease on it is no longer current."""
     detail = {"reason": "cancelled", "generation": record.generation, "attempts": record.attempts}
-    entry = LogEntry(now, log.CANCELLED, detail)
+    entry = make_entry((now, log.CANCELLED, detail))
     end = "cancelled" if record.state is State.LEASED else record.lease_end
     return _unleased(
         record,
@@ -186,7 +232,7 @@ def _retrying(record: Record, now: int, policy: Policy, *, attempts: int, reason
     due = later(now, backoff_ms(policy.backoff, attempts))
     detail = {"reason": reason, "generation": record.generation, "attempts": attempts, "due": due}
     failed_now = state is State.FAILED
-    entry = LogEntry(now, log.FAILED if failed_now else log.REAPED, detail)
+    entry = make_entry((now, log.FAILED if failed_now else log.REAPED, detail))
     end = "failed" if failed_now else "reaped"
     return _unleased(record, policy, entry, end=end, state=state, attempts=attempts, due=due)
 
@@ -198,7 +244,7 @@ def _died(
     return _unleased(
         record,
         policy,
-        LogEntry(now, log.DEAD, detail),
+        make_entry((now, log.DEAD, detail)),
         end=end,
         state=State.DEAD,
         attempts=attempts,

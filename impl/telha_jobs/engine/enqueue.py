@@ -6,7 +6,7 @@ from uuid import UUID
 from telha_jobs.codec import UnreadableError, canonical, unpack_value
 from telha_jobs.core import decide
 from telha_jobs.core.record import Record
-from telha_jobs.engine.commands import CreatedJob, Draft
+from telha_jobs.engine.commands import CreatedJob, Draft, make_created
 from telha_jobs.engine.find import find_job
 from telha_jobs.engine.rows import INLINE_PAYLOAD_BYTES_MAX
 from telha_jobs.engine.unit import Unit
@@ -27,7 +27,7 @@ def enqueue_one(unit: Unit, draft: Draft, where: str = "", index: int | None = N
     """The same for one job; `where` is put before a field's name."""
     named = None if draft.key is None else unit.named(draft.scope, draft.key)
     if named is None or draft.key is None or unit.find(named) is None:
-        return CreatedJob(_create(unit, draft, where), created=True, state=State.PENDING)
+        return make_created((_create(unit, draft, where), True, State.PENDING))
     existing = find_job(unit, named)
     if existing.key != draft.key or not _is_work_of(unit, draft, existing):
         raise IdempotencyConflictError(UUID(bytes=named), draft.key, index=index)
@@ -53,9 +53,8 @@ def _create(unit: Unit, draft: Draft, where: str) -> bytes:
     run_at = draft.run_at if draft.delay is None else later(unit.now, draft.delay)
     inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
     due = unit.now if run_at is None else max(unit.now, run_at)
-    record = Record(
+    record = decide.enqueued(
         draft.scope,
-        State.PENDING,
         draft.priority,
         unit.now,
         job_id,
@@ -65,25 +64,8 @@ def _create(unit: Unit, draft: Draft, where: str) -> bytes:
         draft.headers,
         run_at,
         due,
-        attempts=0,
-        max_attempts=draft.max_attempts,
-        generation=0,
-        lease_end=None,
-        worker=None,
-        leased_at=None,
-        deadline=None,
-        ended_at=None,
-        purge_at=None,
-        dead_reason=None,
-        submit_digest=None,
-        submit_reply=None,
-        result=None,
-        progress=None,
-        key=draft.key,
-        sequence=0,
-        token=b"",
-        events=decide.enqueued(unit.now, due=due),
-        unknown=(),
+        draft.max_attempts,
+        draft.key,
     )
     unit.create(record, kind, draft.payload)
     return job_id

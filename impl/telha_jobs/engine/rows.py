@@ -27,12 +27,19 @@ def ids_value(key: bytes, kind: int) -> bytes:
     return key + u64(kind)
 
 
-def writes_for(old: Record | None, new: Record | None, kind: int, *, sequence: int, token: bytes) -> list[Write]:
-    """The writes that turn the families that follow from `old` into those of `new` (None: no such job)."""
+def writes_for(
+    writes: list[Write], old: Record | None, new: Record | None, kind: int, *, sequence: int, token: bytes
+) -> int:
+    """Add the writes that turn the families that follow from `old` into those of `new` (None: no such job).
+
+    Returns the size of the new row in bytes.
+    """
     if new is None:
-        return [] if old is None else _removal(old, kind)
+        if old is not None:
+            _remove(writes, old, kind)
+        return 0
     key, value = encode_record(new, sequence=sequence, token=token)
-    writes: list[Write] = [make_put((Family.JOBS, key, value))]
+    writes.append(make_put((Family.JOBS, key, value)))
     ready, timer = _entries(new, kind)
     old_ready, old_timer = (None, None) if old is None else _entries(old, kind)
     if old is None or old.state is not new.state:
@@ -45,11 +52,11 @@ def writes_for(old: Record | None, new: Record | None, kind: int, *, sequence: i
         _move(writes, Family.READY, old_ready, ready)
     if timer != old_timer:
         _move(writes, Family.TIMERS, old_timer, timer)
-    return writes
+    return len(value)
 
 
-def _removal(old: Record, kind: int) -> list[Write]:
-    writes: list[Write] = [make_delete((Family.JOBS, row_key(old))), make_delete((Family.IDS, old.job_id))]
+def _remove(writes: list[Write], old: Record, kind: int) -> None:
+    writes += [make_delete((Family.JOBS, row_key(old))), make_delete((Family.IDS, old.job_id))]
     if old.key is not None:
         writes.append(make_delete((Family.IDEM, idem_key(old.scope, old.key))))
     if old.payload is None:
@@ -57,7 +64,6 @@ def _removal(old: Record, kind: int) -> list[Write]:
     ready, timer = _entries(old, kind)
     _move(writes, Family.READY, ready, None)
     _move(writes, Family.TIMERS, timer, None)
-    return writes
 
 
 def _entries(record: Record, kind: int) -> tuple[bytes | None, bytes | None]:

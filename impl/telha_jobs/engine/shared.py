@@ -9,6 +9,7 @@ from telha_jobs.agenda import Agenda, Row
 from telha_jobs.config import Policy, QueueConfig
 from telha_jobs.counters import Counters
 from telha_jobs.engine.job_ids import JobIds
+from telha_jobs.engine.known import Known
 from telha_jobs.engine.observer import Observer
 from telha_jobs.engine.reader import Source
 from telha_jobs.keys import (
@@ -39,6 +40,7 @@ class Shared:
         self.counters: Counters = load_counters(store)
         last_id, last_served = store.read(((Family.META, LAST_ID), (Family.META, LAST_SERVED)))
         self.ids = JobIds(last_id.value)
+        self.known = Known()
         self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=last_served.value)
         self.observer: Observer | None = None
         self.timers_floor = 0

@@ -3,7 +3,8 @@
 Each is fenced by the lease's generation and remembered, so that a repeat is answered alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from telha_jobs.codec import digest, pack_plain, unpack_plain
@@ -24,6 +25,10 @@ class Result(NamedTuple):
 
     value: Any
     packed: bytes
+
+
+make_result: Callable[[tuple[Any, bytes]], Result] = partial(tuple.__new__, Result)
+"""`Result._make` at a fraction of its cost."""
 
 
 def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) -> list[CreatedJob]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
-from telha_jobs.core.record import WAITING, Record
+from telha_jobs.core.record import LIVE, WAITING, Record
+from telha_jobs.engine.known import Slot, slot_of
 from telha_jobs.engine.observer import Change, LeaseUse, make_change
 from telha_jobs.engine.rows import ready_row, row_key, writes_for
 from telha_jobs.engine.shared import Shared
@@ -27,7 +28,7 @@ from telha_jobs.keys import (
     ready_key,
 )
 from telha_jobs.rules import KINDS_MAX
-from telha_jobs.store.port import Check, Conflict, Delete, Family, Put, Write, make_add, make_check
+from telha_jobs.store.port import Check, Conflict, Delete, Family, Put, Write, make_add, make_check, make_put
 from telha_jobs.types import State
 
 
@@ -39,26 +40,36 @@ class Unreadable(NamedTuple):
     kind: int
 
 
-class _Slot:
-    """A job in this unit: as it was read, as it is now, and its entry in the agenda."""
-
-    __slots__ = ("before", "kind", "now", "row")
-
-    def __init__(self, record: Record | None, kind: int) -> None:
-        self.before = record
-        self.now = record
-        self.kind = kind
-        self.row = None if record is None else ready_row(record, kind)
-
-
 class Unit:
     """One call's work at one time. Lives and dies under the engine's lock."""
 
+    __slots__ = (
+        "_checks",
+        "_counts",
+        "_ids_made",
+        "_inserted",
+        "_keys",
+        "_moves",
+        "_new_kinds",
+        "_payloads",
+        "_quarantined",
+        "_removed",
+        "_served",
+        "_slots",
+        "_writes",
+        "now",
+        "refusals",
+        "sequence",
+        "shared",
+    )
+
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.now = shared.store.now()
-        self.sequence = shared.store.sequence + 1
-        self._slots: dict[bytes, _Slot] = {}
+        newest, self.now = shared.store.moment()
+        self.sequence = newest + 1
+        if shared.known.sequence != newest:
+            shared.known.forget(newest)
+        self._slots: dict[bytes, Slot] = {}
         self._checks: list[Check] = []
         self._writes: list[Write] = []
         self._counts: dict[tuple[bytes, int, State], int] = {}
@@ -72,8 +83,7 @@ class Unit:
         self._ids_made = False
         self._moves: list[Change] = []
         self.refusals: list[tuple[LeaseUse, LeaseEnd]] = []  # of leases that are not current
-        shared.agenda.advance(self.now)
-        shared.agenda.begin()
+        shared.agenda.begin(self.now)
 
     def policy(self, kind: str) -> Policy:
         """The rules in force for a kind."""
@@ -88,6 +98,11 @@ class Unit:
             return slot.now
         if job_id in self._quarantined:
             return self._quarantined[job_id]
+        slot = self.shared.known.take(job_id)
+        if slot is not None and slot.now is not None:
+            self._slots[job_id] = slot
+            self._checks.append(make_check((Family.JOBS, row_key(slot.now), self.sequence - 1)))
+            return slot.now
         place = self.read(Family.IDS, job_id)
         if place is None:
             return None
@@ -103,7 +118,7 @@ class Unit:
             record = decode_record(key, value)
         except UnreadableError:
             return Unreadable(key, value, kind)
-        self._slots[job_id] = _Slot(record, kind)
+        self._slots[job_id] = slot_of(record, kind)
         return record
 
     def read(self, family: Family, key: bytes) -> bytes | None:
@@ -154,7 +169,7 @@ class Unit:
         if record.payload is None:
             self._payloads[record.job_id] = payload
             self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
-        self._slots[record.job_id] = _Slot(None, kind)
+        self._slots[record.job_id] = Slot(None, kind, None)
         self.move(record.job_id, record)
 
     def move(self, job_id: bytes, record: Record | None) -> None:
@@ -245,9 +260,8 @@ class Unit:
             self.shared.kinds.add(number, name)
         if self.shared.observer is not None:
             self.shared.observer.committed(self._moves, len(self._quarantined))
-        for key, delta in self._counts.items():
-            if delta:
-                self.shared.counters.add(key, delta)
+        self.shared.counters.add(self._counts)
+        self._remember(answer.sequence)
         return None
 
     def tell_refusals(self) -> None:
@@ -274,16 +288,29 @@ class Unit:
         writes: list[Write] = []
         for slot in self._slots.values():
             if slot.before is not slot.now:
-                writes += writes_for(slot.before, slot.now, slot.kind, sequence=self.sequence, token=token)
+                slot.size = writes_for(writes, slot.before, slot.now, slot.kind, sequence=self.sequence, token=token)
         writes += self._writes
         if not writes:
             return writes
-        writes += [make_add((Family.META, count_key(*key), delta)) for key, delta in self._counts.items() if delta]
+        for key, delta in self._counts.items():
+            if delta:
+                writes.append(make_add((Family.META, count_key(*key), delta)))
         if self._ids_made and self.shared.ids.last is not None:
-            writes.append(Put(Family.META, LAST_ID, self.shared.ids.last))
+            writes.append(make_put((Family.META, LAST_ID, self.shared.ids.last)))
         if self._served is not None:
-            writes.append(Put(Family.META, LAST_SERVED, self._served))
+            writes.append(make_put((Family.META, LAST_SERVED, self._served)))
         return writes
+
+    def _remember(self, sequence: int) -> None:
+        """What this commit wrote is known, unless somebody else's commit came between."""
+        known = self.shared.known
+        if sequence != self.sequence:
+            known.forget(sequence)
+            return
+        known.sequence = sequence
+        for job_id, slot in self._slots.items():
+            if slot.before is not slot.now and slot.now is not None and slot.now.state in LIVE:
+                known.keep(job_id, slot)
 
     def _leave(self, row: Row) -> None:
         self._removed.append(row)

@@ -29,15 +29,13 @@ class CounterCache:
         plain: list[Put | Delete] = []
         sums: dict[Key, int] = {}
         for write in writes:
-            if isinstance(write, Add):
-                family, name, delta = write
-                key = (family, name)
-                before = sums.get(key)
-                if before is None:
-                    before = self._cached.get(key)
-                sums[key] = (self._value(key) if before is None else before) + delta
-            else:
+            if not isinstance(write, Add):
                 plain.append(write)
+                continue
+            family, name, delta = write
+            key = (family, name)
+            before = sums[key] if key in sums else self._cached.get(key)
+            sums[key] = (self._value(key) if before is None else before) + delta
         for (family, name), total in sums.items():
             plain.append(make_put((family, name, _encoded(total))) if total else make_delete((family, name)))
         return plain, sums

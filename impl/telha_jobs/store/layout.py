@@ -82,9 +82,8 @@ def decode_format(value: bytes) -> FormatVersion:
     return FormatVersion(*_unpack(_FORMAT, "format version", value))
 
 
-def encode_commit(state: CommitState) -> bytes:
-    """The value of `store/commit`."""
-    return _COMMIT.pack(state.sequence, state.high_water_ms)
+encode_commit = _COMMIT.pack
+"""`encode_commit(sequence, high_water_ms)`: the value of `store/commit`."""
 
 
 def decode_commit(value: bytes) -> CommitState:

@@ -164,6 +164,11 @@ class MemoryStore:
     def limits(self) -> Limits:
         return _LIMITS
 
+    def moment(self) -> tuple[int, int]:
+        with self._lock:
+            self._require_usable()
+            return self._disk.sequence, self._clock.now()
+
     def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
         with self._lock:
             self._require_usable()
@@ -264,7 +269,8 @@ class MemoryStore:
                 self._settled[late.token] = self._apply(late.writes)
 
     def _hold(self, checks: Sequence[Check]) -> bool:
-        return all(self._version(check.family, check.key) == check.version for check in checks)
+        newest = self._disk.sequence
+        return all(self._version(check.family, check.key) <= check.version <= newest for check in checks)
 
     def _version(self, family: Family, key: bytes) -> int:
         return self._disk.versions.get((family, key), 0)

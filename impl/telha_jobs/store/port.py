@@ -5,8 +5,8 @@ The contract, run against every store by `tests/contract`:
 - A store holds the column families of `Family`; keys and values are bytes, keys order by unsigned bytes.
 - `commit` is atomic over all families: every check holds and every write is applied, or nothing is.
 - What a commit wrote is visible to every later `read` and `scan` at once, durable only after `wait(sequence)` returns.
-- A check compares the version that `read` returned. A store may answer `Conflict` although the key did not change (it
-  may keep coarse versions); it never answers `Committed` when a checked key did change.
+- A check holds when the key did not change since its version: what `read` returned, or the sequence at some moment. A
+  store may answer `Conflict` although it did not change (it may keep coarse versions), never `Committed` when it did.
 - The writes of a commit act in their order, also on the same key.
 - Nothing above the port may rely on being the only writer.
 
@@ -49,7 +49,7 @@ make_versioned: Callable[[tuple[bytes | None, int]], Versioned] = partial(tuple.
 
 
 class Check(NamedTuple):
-    """Commit only if the key still has this version."""
+    """Commit only if the key did not change since this version."""
 
     family: Family
     key: bytes
@@ -88,11 +88,13 @@ make_add: Callable[[tuple[Family, bytes, int]], Add] = partial(tuple.__new__, Ad
 """As `make_versioned`: a commit has about ten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """All writes are applied; `sequence` is what `wait` takes. Sequences rise by one with every commit."""
 
     sequence: int
+
+
+make_committed: Callable[[tuple[int]], Committed] = partial(tuple.__new__, Committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ class Store(Protocol):
 
     @property
     def limits(self) -> Limits: ...
+
+    def moment(self) -> tuple[int, int]:
+        """`sequence` and `now`, as of one moment."""
+        ...
 
     def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
         """The newest value and version of each key, in the order asked."""

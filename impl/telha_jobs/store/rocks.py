@@ -39,6 +39,7 @@ from telha_jobs.store.port import (
     Put,
     Versioned,
     Write,
+    make_committed,
     make_put,
     make_versioned,
 )
@@ -175,6 +176,14 @@ class RocksStore:
         """Commits, conflicts and syncs since the open."""
         return StoreCounters(self._commits, self._conflicts, self._sync.flushes)
 
+    def moment(self) -> tuple[int, int]:
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
+        with self._lock:
+            if self._refusal is not None:
+                raise QueueUnavailableError(self._refusal)
+            return self._sequence, self._clock.now()
+
     def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
         if self._database.forked:
             raise QueueUnavailableError(_FORKED)
@@ -221,8 +230,8 @@ class RocksStore:
                 raise
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
-            state = layout.CommitState(sequence, self._clock.newest_ms)
-            changes.append(make_put((Family.META, layout.COMMIT_KEY, layout.encode_commit(state))))
+            state = layout.encode_commit(sequence, self._clock.newest_ms)
+            changes.append(make_put((Family.META, layout.COMMIT_KEY, state)))
             batch = self._database.batch(changes)
             size = batch.size_in_bytes()
             if size > _LIMITS.batch_bytes_max:
@@ -240,7 +249,7 @@ class RocksStore:
             self._commits += 1
             if self.observer is not None:
                 self.observer.wrote(size)
-            return Committed(sequence)
+            return make_committed((sequence,))
 
     def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
         """RocksDB may still apply a failed write when it is opened again, so only that can tell."""
@@ -292,12 +301,12 @@ class RocksStore:
 
     def _end(self) -> None:
         """Nobody else is inside: make everything durable, then say that the end was clean."""
-        state = layout.CommitState(self._sequence, self._clock.newest_ms)
+        state = layout.encode_commit(self._sequence, self._clock.newest_ms)
         try:
             # Through the group, so that whoever still waits is answered by this very sync.
             self._sync.wait(self._sequence)
             closing: list[Put | Delete] = [
-                Put(Family.META, layout.COMMIT_KEY, layout.encode_commit(state)),
+                Put(Family.META, layout.COMMIT_KEY, state),
                 Delete(Family.META, layout.OPEN_KEY),
             ]
             self._database.write(self._database.batch(closing))

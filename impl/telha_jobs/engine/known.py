@@ -1,0 +1,67 @@
+"""Records as the newest commits left them, decoded, so that the lease or submit that follows soon reads nothing.
+
+A hint that is checked. All that is known was true at one sequence of the store: a unit of work that begins at another
+one, because somebody else committed, forgets it; and a unit that uses a record lets its commit check that the row did
+not change since. Jobs that ended are not kept.
+"""
+
+from telha_jobs.agenda import Row
+from telha_jobs.core.record import Record
+from telha_jobs.engine.rows import ready_row
+
+BYTES_MAX = 2 * 1024 * 1024
+"""Of encoded rows in one generation; decoded they take some five times that, and there are two generations."""
+
+
+class Slot:
+    """A job in a unit of work: as it was read, as it is now, its entry in the agenda, and the bytes of its row."""
+
+    __slots__ = ("before", "kind", "now", "row", "size")
+
+    def __init__(self, record: Record | None, kind: int, row: Row | None) -> None:
+        self.before = record
+        self.now = record
+        self.kind = kind
+        self.row = row
+        self.size = 0
+
+
+def slot_of(record: Record, kind: int) -> Slot:
+    """The slot of a record that was read."""
+    return Slot(record, kind, ready_row(record, kind))
+
+
+class Known:
+    """The slots by job id, in two generations: when the young one is full it takes the old one's place.
+
+    Not thread-safe: the engine's lock guards it.
+    """
+
+    __slots__ = ("_bytes", "_old", "_young", "sequence")
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self._young: dict[bytes, Slot] = {}
+        self._old: dict[bytes, Slot] = {}
+        self._bytes = 0
+
+    def forget(self, sequence: int) -> None:
+        """Nothing is known as of this sequence."""
+        self.sequence = sequence
+        self._young, self._old, self._bytes = {}, {}, 0
+
+    def take(self, job_id: bytes) -> Slot | None:
+        """The slot, which is the taker's from now on."""
+        slot = self._young.pop(job_id, None)
+        if slot is None:
+            return self._old.pop(job_id, None)
+        self._bytes -= slot.size
+        return slot
+
+    def keep(self, job_id: bytes, slot: Slot) -> None:
+        """What the slot holds now is what the row says now."""
+        slot.before = slot.now
+        self._young[job_id] = slot
+        self._bytes += slot.size
+        if self._bytes > BYTES_MAX:
+            self._young, self._old, self._bytes = {}, self._young, 0
