@@ -21,8 +21,9 @@ from telha_jobs.store.rocks import Durability
 from tests.chaos import wal
 from tests.chaos.cutting import Cut, every_byte, make_image, sampled
 from tests.chaos.frame import FoundError, Lane, Run
-from tests.chaos.powerload import START_MS
-from tests.chaos.powertrace import Granted, Killed, differences, killed, state_of, telling
+from tests.chaos.powertrace import Granted, Killed, killed
+from tests.chaos.seeded import START_MS
+from tests.chaos.states import differences, state_of, telling
 
 _LATER_MS: Final = 3_600_000
 _GO_ON_EVERY: Final[dict[Durability, int]] = {"sync": 8, "os": 2}

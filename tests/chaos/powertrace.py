@@ -8,25 +8,20 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from telha_jobs import LeaseRef
-from telha_jobs.store.layout import COMMIT_KEY, FORMAT_KEY, INCARNATION_KEY, OPEN_KEY
-from telha_jobs.store.port import Family
-from telha_jobs.store.rocks import Durability, RocksStore
+from telha_jobs.store.rocks import Durability
 from tests.chaos import history
 from tests.chaos.frame import HISTORY
+from tests.chaos.states import State, change, copied, empty
 from tests.harness.syncs import Call, trace
 
-State = dict[str, dict[str, str]]
-"""Every pair of every family, in hexadecimal, without the store's own four keys."""
-_OWN_KEYS: Final = frozenset(key.hex() for key in (COMMIT_KEY, FORMAT_KEY, INCARNATION_KEY, OPEN_KEY))
 _LINE: Final = re.compile(r'\{\\"say\\": \\"(?:outcome\\", \\"id\\": \\"(?P<id>[^\\]+)|note.*\\"what\\": \\"opened)\\"')
 _OPENED: Final = "opened"
-_ROWS_MAX: Final = 1_000_000
 _TIMEOUT_S: Final = 120
 
 
@@ -83,27 +78,6 @@ def killed(room: Path, *, seed: int, durability: Durability, before: int, calls:
     return _examined(database, told, traced, synced=durability == "sync")
 
 
-def state_of(store: RocksStore) -> State:
-    """Every pair that an open store holds now."""
-    return {
-        family.value: {
-            key.hex(): value.hex()
-            for key, value in store.scan(family, b"", None, _ROWS_MAX)
-            if key.hex() not in _OWN_KEYS
-        }
-        for family in Family
-    }
-
-
-def differences(expected: State, found: State) -> Iterator[str]:
-    """What differs, a family and key each."""
-    for family, pairs in expected.items():
-        there = found[family]
-        yield from (f"{family} {key}: missing" for key in sorted(pairs.keys() - there.keys()))
-        yield from (f"{family} {key}: too many" for key in sorted(there.keys() - pairs.keys()))
-        yield from (f"{family} {key}: another value" for key in sorted(pairs) if there.get(key, "") != pairs[key])
-
-
 class Synced:
     """How far a file was synced at each place in a trace."""
 
@@ -123,14 +97,14 @@ def _examined(database: Path, told: Path, traced: Sequence[Call], *, synced: boo
     log = max(file.name for file in database.glob("*.log"))
     durable = Synced(traced, str(database / log))
     left = _left(traced, str(told))
-    now: State = {family.value: {} for family in Family}
-    states, answers, leases, opened_at = [_copy(now)], list[Answer](), list[Granted](), 0
+    now = empty()
+    states, answers, leases, opened_at = [copied(now)], list[Answer](), list[Granted](), 0
     for one in history.read(told):
         match one:
             case history.Note("written", data):
-                _change(now, data["changes"])
+                change(now, data["changes"])
             case history.Note("commit"):
-                states.append(_copy(now))
+                states.append(copied(now))
             case history.Note("opened"):
                 opened_at = len(states) - 1
             case history.Call() if one.told is not None:
@@ -151,24 +125,3 @@ def _left(traced: Sequence[Call], told: str) -> Mapping[str, int]:
         if call.path == told and (line := _LINE.search(call.arguments)) is not None:
             found[line["id"] or _OPENED] = call.began
     return found
-
-
-def _change(state: State, changes: Sequence[tuple[str, str, str | None]]) -> None:
-    for family, key, value in changes:
-        if key in _OWN_KEYS:
-            continue
-        if value is None:
-            state[family].pop(key, None)
-        else:
-            state[family][key] = value
-
-
-def _copy(state: Mapping[str, Mapping[str, str]]) -> State:
-    return {family: dict(pairs) for family, pairs in state.items()}
-
-
-def telling(differing: Iterator[str], most: int = 4) -> str:
-    """The first few, and how many there are."""
-    found = list(differing)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return "; ".join(found[:most]) + more
