@@ -2,7 +2,7 @@
 
 import click
 
-from telha_jobs.cli import auditing, configuring, reading, writing
+from telha_jobs.cli import auditing, configuring, reading, serving, writing
 from telha_jobs.cli.options import examples, group_data_option
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -58,4 +58,5 @@ for command in (
     writing.enqueue,
 ):
     jobs.add_command(command)
-telha.add_command(configuring.config)
+for command in (configuring.config, serving.serve, serving.token):
+    telha.add_command(command)

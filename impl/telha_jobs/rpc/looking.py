@@ -14,10 +14,9 @@ from uuid import UUID
 from google.protobuf.message import Message
 
 from telha_jobs import arguments
-from telha_jobs.consistency import check
 from telha_jobs.engine import reader
 from telha_jobs.engine.shared import Shared
-from telha_jobs.errors import InvalidArgumentError, JobNotFoundError
+from telha_jobs.errors import JobNotFoundError
 from telha_jobs.keys import ID_BYTES
 from telha_jobs.queue import JobQueue
 from telha_jobs.recovery import pages
@@ -126,11 +125,14 @@ class Looker:
     # -- the whole database
 
     def check(self, request: pb.CheckRequest, access: Access) -> Callable[[], Seen]:
-        """The proof of consistency."""
+        """The proof of consistency, or a repair."""
         access.require_every_scope()
-        if request.repair:
-            raise InvalidArgumentError("repair", "is not offered by this version")
-        return partial(self._read, lambda shared: wire.check_report(check(shared.store)))
+
+        def prove() -> Seen:
+            report = self._queue.check(repair=request.repair)
+            return Seen(wire.check_report(report), self._queue.engine.store.sequence)
+
+        return prove
 
     def reap(self, request: pb.ReapRequest, access: Access) -> Callable[[], Seen]:
         """One sweep."""
