@@ -3,23 +3,21 @@
 A long walk can be cut into shards of equal length: each goes the shortest way to the state where its part begins.
 """
 
-from collections import deque
 from collections.abc import Callable
-from functools import cache
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers
-from telha_model.explore import Graph, explore
+from telha_model.explore import Graph
 from telha_model.ops import Op
 from telha_model.quotient import Classifier
-from telha_model.tours import Walk, walks
-from telha_model.universe import Universe
-from telha_model.universes import universes
+from telha_model.tours import Walk
 from tests.harness.classes import Hits
+from tests.harness.graphs import ci_graph, ci_names, graph_of, plan, way_to
 from tests.harness.lockstep import DisagreementError, Keep, Lockstep, Subjects
 
+__all__ = ["ci_graph", "ci_names", "graph_of", "plan", "shards_of", "walk_all", "way_to"]
+
 OnStep = Callable[[int], None]
-START: Final = 0
 SHARDS: Final = {
     "protocol": 1,
     "death": 2,
@@ -55,66 +53,6 @@ class Walked(NamedTuple):
 def shards_of(name: str) -> list[Shard]:
     """The parts of a universe's tour."""
     return [Shard(name, part, SHARDS[name]) for part in range(SHARDS[name])]
-
-
-def ci_names() -> set[str]:
-    """The universes CI tours."""
-    return set(universes("ci"))
-
-
-@cache
-def ci_graph(name: str) -> Graph:
-    """A universe in CI's size, explored once per process."""
-    return graph_of(universes("ci")[name])
-
-
-def graph_of(universe: Universe) -> Graph:
-    """The universe explored; ValueError when it breaks a promise, for then there is nothing to compare with."""
-    report = explore(universe)
-    if not report.holds:
-        raise ValueError(f"universe {universe.name} does not hold: {report.violations} {report.missed}")
-    return report.graph
-
-
-def plan(graph: Graph, *, shard: int = 0, shards: int = 1) -> list[Walk]:
-    """The walks of one shard; all shards together take every edge."""
-    parts: list[Walk] = []
-    found = walks(graph)
-    size = -(-sum(len(walk.steps) for walk in found) // shards)
-    first, last = shard * size, (shard + 1) * size
-    passed = 0
-    for walk in found:
-        low, high = max(first - passed, 0), min(last - passed, len(walk.steps))
-        passed += len(walk.steps)
-        if low < high:
-            parts.append(_part(graph, walk, low, high))
-    return parts
-
-
-def _part(graph: Graph, walk: Walk, low: int, high: int) -> Walk:
-    way = way_to(graph, walk.places[low]) if low else []
-    places = [START]
-    for step in way:
-        places.append(graph.targets[places[-1]][step])
-    return Walk(way + walk.steps[low:high], places + walk.places[low + 1 : high + 1])
-
-
-def way_to(graph: Graph, wanted: int) -> list[int]:
-    """The steps of the shortest way from the fresh queue to a state."""
-    came: dict[int, tuple[int, int]] = {START: (START, START)}
-    work = deque([START])
-    while wanted not in came:
-        place = work.popleft()
-        for step, target in enumerate(graph.targets[place]):
-            if target not in came:
-                came[target] = (place, step)
-                work.append(target)
-    way: list[int] = []
-    while wanted != START:
-        wanted, step = came[wanted]
-        way.append(step)
-    way.reverse()
-    return way
 
 
 def walk_all(
