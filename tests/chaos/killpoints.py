@@ -3,7 +3,8 @@
 For each scenario (`tests.harness.scenarios`) a run without a kill counts how often each point is met from the moment
 that is armed; then there is one run for each of these hits, in which the process ends there. After every run, the
 uncut one too, a process of its own recovers and judges (`tests.harness.crashing`): the cut call happened or it did
-not, and nothing in between; everything before it stands; and all jobs can be brought to their end.
+not, and nothing in between; everything before it stands; and all jobs can be brought to their end. The very first open
+and a commit too large for one write are cut at every system call, too (`tests.chaos.syscalls`).
 
 The same seed gives the same runs. A long run goes on with programs drawn from the seed.
 """
@@ -11,18 +12,22 @@ The same seed gives the same runs. A long run goes on with programs drawn from t
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from tests.chaos.forks import Ended, Forks
 from tests.chaos.frame import FoundError, Lane, Run
 from tests.chaos.history import History
+from tests.chaos.syscalls import PREFIX
 from tests.harness.crashing import said
-from tests.harness.scenarios import CONFIG_DATA, SCENARIOS, Scenario, wanderings
+from tests.harness.scenarios import CONFIG_DATA, CUT_IN_THE_MIDDLE, SCENARIOS, Scenario, wanderings
 
 LIVE: Final = "tests.harness.crashing:live"
 RECOVER: Final = "tests.harness.crashing:recover"
 WANDERING_CALLS: Final = 30
-CI_WANDERINGS: Final = 2
+CI_WANDERINGS: Final = 4
+DRAWN_HITS: Final = 4
+"""Kills of each program that is drawn."""
 
 
 class Killer:
@@ -34,17 +39,25 @@ class Killer:
         self._database = database
         self._cuts = 0
 
-    def every_hit(self, scenario: Scenario) -> None:
-        """Let the scenario run through, then kill it at every hit of every point."""
+    def every_hit(self, scenario: Scenario, *, calls: bool = False) -> None:
+        """Let the scenario run through, then kill it at every hit of every point; `calls`: at every system call."""
+        hits: dict[str, int] = self._cut(scenario, PREFIX if calls else None, 0).answer
+        self._kill(scenario, [(point, number) for point, met in hits.items() for number in range(1, met + 1)])
+
+    def some_hits(self, scenario: Scenario, chance: Random) -> None:
+        """The same at a few hits drawn by chance."""
         hits: dict[str, int] = self._cut(scenario, None, 0).answer
-        for point, met in hits.items():
-            for number in range(1, met + 1):
-                ended = self._cut(scenario, point, number)
-                if not ended.killed:
-                    raise FoundError(f"{scenario.name}: {point} {number} was not met, although it was before")
-            self._run.tally.covered[f"{scenario.name}: {point}"] = met
-            self._run.tally.covered["kills"] += met
-        self._run.say(f"{self._run.tally.covered['kills']} kills, in {scenario.name}")
+        every = [(point, number) for point, met in hits.items() for number in range(1, met + 1)]
+        self._kill(scenario, chance.sample(every, min(len(every), DRAWN_HITS)))
+
+    def _kill(self, scenario: Scenario, hits: list[tuple[str, int]]) -> None:
+        covered = self._run.tally.covered
+        for point, number in hits:
+            if not self._cut(scenario, point, number).killed:
+                raise FoundError(f"{scenario.name}: {point} {number} was not met, although it was before")
+            covered[f"{scenario.name}: {point}"] += 1
+            covered["kills"] += 1
+        self._run.say(f"{covered['kills']} kills, in {scenario.name}")
 
     def _cut(self, scenario: Scenario, point: str | None, number: int) -> Ended:
         """One run: every life but the last ends as it is, the last one at the point; then the recovery."""
@@ -69,7 +82,7 @@ class Killer:
         told = self._forks.run(
             RECOVER, {"path": str(room / "db"), "history": str(room / "history.ndjson"), "config": CONFIG_DATA}
         ).answer
-        where = scenario.name if point is None else f"{scenario.name}, killed at {point} {number}"
+        where = scenario.name if number == 0 else f"{scenario.name}, killed at {point} {number}"
         self._judge(told, f"{where} ({room.name})")
         shutil.rmtree(room)
         return ended
@@ -91,7 +104,7 @@ def _note_kill(room: Path) -> None:
         history.note("killed")
 
 
-def killed(run: Run, scenarios: Iterable[Scenario], *, database: str = "pointed") -> None:
+def every_hit(run: Run, scenarios: Iterable[Scenario], *, database: str = "pointed") -> None:
     """Every hit of every point of the scenarios."""
     with Forks() as forks:
         killer = Killer(run, forks, database=database)
@@ -99,15 +112,28 @@ def killed(run: Run, scenarios: Iterable[Scenario], *, database: str = "pointed"
             killer.every_hit(scenario)
 
 
-def _body(run: Run) -> None:
+def every_call(run: Run, scenarios: Iterable[Scenario]) -> None:
+    """Every system call of the scenarios."""
     with Forks() as forks:
         killer = Killer(run, forks)
-        for scenario in SCENARIOS:
-            killer.every_hit(scenario)
+        for scenario in scenarios:
+            killer.every_hit(scenario, calls=True)
+
+
+def wandered(run: Run) -> None:
+    """Programs drawn from the run's seed, a few in CI, else as long as there is time."""
+    with Forks() as forks:
+        killer = Killer(run, forks)
         for number, scenario in enumerate(wanderings(run.seed, WANDERING_CALLS)):
             if not run.goes_on(number, ci=CI_WANDERINGS):
                 break
-            killer.every_hit(scenario)
+            killer.some_hits(scenario, Random(f"{run.seed}/{number}"))
+
+
+def _body(run: Run) -> None:
+    every_hit(run, SCENARIOS)
+    every_call(run, SCENARIOS if run.seconds is not None else CUT_IN_THE_MIDDLE)
+    wandered(run)
 
 
 LANE: Final = Lane(

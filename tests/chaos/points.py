@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Self
 from unittest.mock import patch
 
-from rocksdict import WriteBatch
+from rocksdict import Options, WriteBatch
 
 from telha_jobs.engine import sweep
 from telha_jobs.store.database import Database
@@ -40,6 +40,9 @@ POINTS: Final = (
     "close.after",
     "sweep.between",
 )
+
+
+_LOG_PIECE_BYTES: Final = 4_096
 
 
 class Points:
@@ -73,6 +76,13 @@ class PointedDatabase(Database):
     """A database with kill points. `points` belongs to the process: it has one database at a time."""
 
     points: ClassVar[Points] = Points()
+
+    @classmethod
+    def _database_options(cls) -> Options:
+        options = super()._database_options()
+        # A batch of some kilobytes takes several writes here, as one of some megabytes does in earnest.
+        options.set_writable_file_max_buffer_size(_LOG_PIECE_BYTES)
+        return options
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -26,6 +26,7 @@ from telha_model.states import COMPLETED, DEAD, LEASED
 from telha_model.step import step
 from telha_model.trace_data import read, write
 from telha_model.types import Config, Ref
+from tests.chaos import syscalls
 from tests.chaos.history import Call, History, Note
 from tests.chaos.history import read as read_history
 from tests.chaos.points import PointedDatabase, TornDatabase, install
@@ -125,14 +126,21 @@ class Life:
 def live(
     *, path: str, history: str, config: Any, steps: list[Any], point: str | None, number: int, database: str
 ) -> Answer:
-    """Take the steps. `"arm"` among them is where the kill point is armed. How often each point was met since then."""
+    """Take the steps; `"arm"` among them is where the kill point is armed. How often each point was met since then.
+
+    Points that begin with `call:` are system calls (`tests.chaos.syscalls`): those are counted when `point` is `call:`.
+    """
     install(sweep_commit=SWEEP_COMMIT)
-    points = PointedDatabase.points
+    points, tracer = PointedDatabase.points, None
     past = remember(Path(history), read(Config, config, "config"))
     with History(Path(history), f"life-{os.getpid()}") as kept:
         life = Life(Path(path), kept, read(Config, config, "config"), named(past.ids), ManualClock(past.now_ms))
         for one in steps:
             match one:
+                case "arm" if point is not None and point.startswith(syscalls.PREFIX):
+                    name = point.removeprefix(syscalls.PREFIX)
+                    log = Path(history).with_suffix(".strace")
+                    tracer = syscalls.Tracer(log, (name, number) if name else None).wait()
                 case "arm":
                     points.arm(point, number)
                 case "open":
@@ -143,6 +151,8 @@ def live(
                     life.ask(read(Op, op, "step"))
                 case _:
                     raise ValueError(f"{one!r} is no step")
+        if tracer is not None:
+            return dict(tracer.counted())
         points.disarm()
     return dict(points.hits)
 
@@ -340,9 +350,13 @@ def next_to_the_end(config: Config, queue: Queue, number: int) -> Op | None:
     """The operation that brings the jobs nearer to their end: complete what is leased, else let time pass, sweep and
     lease in turn. None when every job has ended.
     """
-    for job in queue.jobs:
-        if job.state is LEASED and job.deadline_ms is not None and job.deadline_ms > queue.now_ms:
-            return ops.Complete(Ref(job.job_id, job.generation), 1)
+    held = [
+        Ref(job.job_id, job.generation)
+        for job in queue.jobs
+        if job.state is LEASED and job.deadline_ms is not None and job.deadline_ms > queue.now_ms
+    ]
+    if held:
+        return ops.Complete(held[0], 1) if number % 2 else ops.CompleteMany(tuple([(ref, 1) for ref in held]))
     if all(job.state in (COMPLETED, DEAD) for job in queue.jobs):
         return None
     turns = (ops.Lease("last", config.lease_batch_max), ops.Advance(config.backoff.cap_ms), ops.Reap())

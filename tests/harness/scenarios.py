@@ -24,7 +24,7 @@ CONFIG: Final = Config(
     backoff=Backoff(2, 2, 8),
     retention_completed_ms=20,
     retention_dead_ms=20,
-    lease_batch_max=100,
+    lease_batch_max=300,
     events_max=16,
 )
 CONFIG_DATA: Final[Any] = write(Config, CONFIG)
@@ -54,8 +54,12 @@ def _armed(name: str, before: Life, *cut: Op | str) -> Scenario:
     return Scenario(name, ((*before, "arm", *cut),))
 
 
+FIRST_OPEN: Final = _armed("first open", (), "open")
+LARGE_BATCH: Final = _armed("enqueue of many", JOBS, ops.EnqueueMany((NewJob(4, "new", LARGE),) * 40))
+"""Its batch is longer than what RocksDB writes to its log in one piece."""
 SCENARIOS: Final = (
-    _armed("first open", (), "open"),
+    FIRST_OPEN,
+    LARGE_BATCH,
     _armed("open after a close", (*HELD, "close"), "open"),
     Scenario("open after a kill", (HELD, ("arm", "open"))),
     Scenario("open after a kill in an open", (HELD, ("open",), ("arm", "open"))),
@@ -93,6 +97,9 @@ SCENARIOS: Final = (
     _armed("cancel of a lease", HELD, ops.Cancel(1)),
     _armed("discard", (*HELD, ops.Cancel(6)), ops.Discard(6)),
 )
+
+CUT_IN_THE_MIDDLE: Final = (FIRST_OPEN, LARGE_BATCH)
+"""Those of which one step of ours is many of RocksDB's."""
 
 
 def wanderings(seed: int, length: int) -> Iterator[Scenario]:
