@@ -6,8 +6,8 @@ queue as a whole are taken and classified, and what they lead to is forgotten. A
 reachable, so its class is.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers, older_generation
 from telha_model.classes import TransitionClass, classes
@@ -38,6 +38,14 @@ from telha_model.universes import universes
 Progress = Callable[[str, int, int], None]
 """Told the universe, how many of its states are done, and how many there are."""
 
+
+class Found(NamedTuple):
+    """How many steps have a class, and the first state in which one has it."""
+
+    steps: int
+    place: int
+
+
 Reachable = dict[TransitionClass, dict[str, int]]
 """Of each class the steps that have it, by universe; `PROBES` in place of one for those that only a probe takes."""
 
@@ -49,7 +57,6 @@ and those that have not. A test holds that probes of the other universes find no
 """
 
 FAULTY: Final = (
-    NewJob(-1, "a"),
     NewJob(1, ""),
     NewJob(1, "a", OVERSIZE),
     NewJob(1, "a", priority=-1),
@@ -60,7 +67,7 @@ FAULTY: Final = (
     NewJob(1, "a", headers=(("h", "x" * 20_000),)),
     NewJob(1, "a", payload_version=-1),
 )
-"""A job with each field wrong in turn."""
+"""A job with each field wrong in turn. No number of a scope is wrong that stands for a real one."""
 
 QUEUE_PROBES: Final[tuple[Op, ...]] = (
     *[Enqueue(new) for new in FAULTY],
@@ -136,44 +143,51 @@ def _by_key(job: Job) -> Iterator[Op]:
         yield Complete(Ref(job.job_id, job.generation), 1, (new,))
 
 
-def of_edges(graph: Graph, on_progress: Progress | None = None) -> dict[TransitionClass, int]:
-    """The classes of a universe's edges, and how many edges have each."""
-    return _counted(graph, offers(graph.universe.alphabet), on_progress)
+def of_edges(graph: Graph, on_progress: Progress | None = None) -> dict[TransitionClass, Found]:
+    """The classes of a universe's edges."""
+    return _taken(graph, offers(graph.universe.alphabet), 1, on_progress)
 
 
-def of_probes(graph: Graph, on_progress: Progress | None = None, *, every: int = 1) -> dict[TransitionClass, int]:
-    """The classes of the probes of a universe's states (of one in `every`), and how many probes have each."""
-    return _counted(graph._replace(states=graph.states[::every]), probes, on_progress)
+def of_probes(graph: Graph, on_progress: Progress | None = None, *, every: int = 1) -> dict[TransitionClass, Found]:
+    """The classes of the probes of a universe's states, or of one state in `every`."""
+    return _taken(graph, probes, every, on_progress)
 
 
-def _counted(
-    graph: Graph, offer: Callable[[Queue], list[Op] | Iterator[Op]], on_progress: Progress | None
-) -> dict[TransitionClass, int]:
-    config, counts = graph.universe.config, dict[TransitionClass, int]()
-    for done, queue in enumerate(graph.states):
-        if on_progress is not None and done % PROGRESS_EVERY == 0:
-            on_progress(graph.universe.name, done, len(graph.states))
+def _taken(
+    graph: Graph, offer: Callable[[Queue], Iterable[Op]], every: int, on_progress: Progress | None
+) -> dict[TransitionClass, Found]:
+    config, states = graph.universe.config, graph.states
+    steps: dict[TransitionClass, int] = {}
+    places: dict[TransitionClass, int] = {}
+    for place in range(0, len(states), every):
+        if on_progress is not None and place % PROGRESS_EVERY == 0:
+            on_progress(graph.universe.name, place, len(states))
+        queue = states[place]
         for op in offer(queue):
             reply, after = step(config, queue, op)
             for one in classes(config, queue, op, reply, after):
-                counts[one] = counts.get(one, 0) + 1
-    return counts
+                if one in steps:
+                    steps[one] += 1
+                else:
+                    steps[one], places[one] = 1, place
+    return {one: Found(number, places[one]) for one, number in steps.items()}
 
 
 def reachable(
+    graph_of: Callable[[str, Universe], Graph] = lambda _, universe: explore(universe).graph,
     on_progress: Progress | None = None,
-    *,
-    graph_of: Callable[[Universe], Graph] = lambda universe: explore(universe).graph,
 ) -> Reachable:
-    """Every class that CI's universes reach."""
+    """Every class that CI's universes reach, in order. `graph_of` may know their graphs already."""
     found: Reachable = {}
-    probed: set[TransitionClass] = set()
+    probed: dict[TransitionClass, int] = {}
     for name, universe in universes("ci").items():
-        graph = graph_of(universe)
-        for one, number in of_edges(graph, on_progress).items():
-            found.setdefault(one, {})[name] = number
+        graph = graph_of(name, universe)
+        for one, edges in of_edges(graph, on_progress).items():
+            found.setdefault(one, {})[name] = edges.steps
         if name in PROBED:
-            probed.update(of_probes(graph, on_progress))
-    for one in probed - found.keys():
-        found[one] = {PROBES: 1}
+            for one, tried in of_probes(graph, on_progress).items():
+                probed[one] = probed.get(one, 0) + tried.steps
+    for one, number in probed.items():
+        if one not in found:
+            found[one] = {PROBES: number}
     return dict(sorted(found.items()))
