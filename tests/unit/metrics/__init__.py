@@ -1,0 +1,1 @@
+"""Tests of the metrics; they need the extra [server]."""
