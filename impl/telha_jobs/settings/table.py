@@ -16,6 +16,7 @@ from telha_jobs.settings.values import (
     NUMBER,
     PATH,
     SIZE,
+    TCP_ADDRESS,
     Address,
     Type,
     one_of,
@@ -96,7 +97,7 @@ _COUNT = within(NUMBER, 1, 1_000_000)
 SERVER_SETTINGS: Final = (
     _server("listen", ADDRESS, "where the server listens", default=Address("127.0.0.1", 7700)),
     _server("insecure", FLAG, "listen beyond this machine without TLS all the same", default=False),
-    _server("metrics", or_word(ADDRESS, "off"), "where /metrics and /healthz are answered"),
+    _server("metrics", or_word(TCP_ADDRESS, "off"), "where /metrics and /healthz are answered"),
     _server(
         "metrics_insecure", FLAG, "answer those beyond this machine: no TLS, no tokens, kinds are named", default=False
     ),

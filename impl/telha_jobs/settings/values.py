@@ -195,4 +195,16 @@ SIZE = Type("size", 'a size such as "4MiB", "64KiB", or a whole number of bytes'
 NUMBER = Type("number", "a whole number", whole_number, str)
 FLAG = Type("flag", "true or false", flag, lambda value: "true" if value else "false")
 PATH = Type("path", "the path of a file", file_path, str)
+_TCP_RULE = 'an address: "HOST:PORT" or "[IPV6]:PORT"'
+
+
+def _tcp_address(value: Any, base: Path | None = None) -> Address:
+    """An address that is no unix socket."""
+    found = None if isinstance(value, str) and value.startswith("unix:") else address(value, base)
+    if found is None:
+        raise ValueError(f"must be {_TCP_RULE}, not {shown(value)}")
+    return found
+
+
+TCP_ADDRESS = Type("address", _TCP_RULE, _tcp_address, str)
 ADDRESS = Type("address", 'an address: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH"', address, str)

@@ -217,6 +217,7 @@ FILE_FAULTS = [
         "server.metrics",
         "[::]:7701 is reached from other machines: that needs server.metrics_insecure",
     ),
+    ("server.metrics = 'unix:/run/m'", 1, "server.metrics", None),
     ("server.tls.key = 'k'", 1, "server.tls.key", "goes with server.tls.certificate, which is not given"),
     ("server.tls.certificate = 'c'", 1, "server.tls.certificate", "goes with server.tls.key, which is not given"),
     (
@@ -381,3 +382,23 @@ def test_origins_read_as_places() -> None:
         Origin("flag", "--listen"),
     ]
     assert [str(one) for one in origins] == ["default", "a.toml:3", "TELHA_JOBS_LEASE_TTL", "--listen"]
+
+
+PAGE = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+
+
+def test_the_page_lists_every_setting_and_its_default() -> None:
+    """docs/configuration.md has a row for each setting: key, default, type, meaning."""
+    rows = re.findall(r"^\| `([\w.]+)` \| (?:`(.*?)`)? ?\| (\w+) \| (.+) \|$", PAGE, re.MULTILINE)
+    ours = [(".".join(one.key), one.type.show(one.default), one.type.name, one.meaning) for one in SETTINGS.values()]
+    kinds = [(".".join(one.key), "", one.type.name, one.meaning) for one in KIND_SETTINGS]
+    assert sorted(rows) == sorted([*ours, *kinds])
+
+
+def test_the_page_s_file_is_taken(loaded: Load) -> None:
+    """The file that docs/configuration.md shows has the effect that it shows."""
+    block = PAGE.partition("$ cat telha.toml\n")[2].partition("\n    $")[0]
+    found = loaded(block.replace("    ", ""), {"TELHA_JOBS_MAX_ATTEMPTS": "7"}, [Flag("server.grace", "1m", "--set")])
+    shown = re.findall(r"^    ([js]\S+) +(\S+) +(\S+)$", PAGE, re.MULTILINE)
+    told = [(one.key, one.text, Path(str(one.origin)).name) for one in found.effective if str(one.origin) != "default"]
+    assert told == shown
