@@ -28,6 +28,12 @@ from telha_jobs.types import Lease, State
 OPERATIONS_PER_COMMIT: Final = 1_000
 GRANTS_PER_COMMIT: Final = 512
 """Bounds of how long one commit keeps the others waiting."""
+LONE_TURNS: Final = 2
+CROWD_TURNS: Final = 12
+GATHERING_TURNS_MAX: Final = 200
+"""A batch begins when nothing more arrived for so many turns of the event loop, where calls come one at a time and
+where they come in crowds; at the latest after the last of these. A turn without news takes about 10 µs.
+"""
 STREAM_BYTES: Final = 1 << 20
 """A message to a stream takes no further lease once its payloads come to this."""
 COMMIT_BYTES: Final = 16 << 20
@@ -77,6 +83,7 @@ class Dispatcher:
         self._signalled = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
+        self._calls = 0
         self._sequence = -1
         self._index = 0
         self._idle = asyncio.Event()
@@ -137,16 +144,26 @@ class Dispatcher:
         self._look()
 
     def _start(self) -> None:
-        """Begin a batch at the end of this turn of the loop, so that what else arrives in it comes along."""
+        """Begin a batch when those that arrive just now have arrived: each turn of the loop brings a few."""
         if not self._busy and (self._pending or self._wanted):
             self._busy = True
             self._idle.clear()
-            self._loop.call_soon(self._begin)
+            self._loop.call_soon(self._gather, len(self._pending), 0, 0)
+
+    def _gather(self, before: int, quiet: int, turns: int) -> None:
+        now = len(self._pending)
+        quiet = 0 if now > before else quiet + 1
+        enough = CROWD_TURNS if max(now, self._calls) > 1 else LONE_TURNS
+        if quiet >= enough or turns >= GATHERING_TURNS_MAX or now >= OPERATIONS_PER_COMMIT:
+            self._begin()
+        else:
+            self._loop.call_soon(self._gather, now, quiet, turns + 1)
 
     # -- a batch
 
     def _begin(self) -> None:
         batch = self._take()
+        self._calls = len(batch)
         operations = [operation for waiting in batch for operation in waiting.operations]
         lines: list[Line] = []
         doubtful: list[Ref] = []
@@ -311,16 +328,15 @@ class _Allowance:
 
 
 def _grant_line(unit: Unit, line: Line, allowance: _Allowance) -> tuple[list[tuple[Stream, list[Lease]]], bool]:
-    """Grant round by round, more in each, so that the streams of a line share what there is. Whether that was all."""
+    """Grant round by round, so that the streams of a line share what there is. Whether that was all."""
     found: dict[Stream, list[Lease]] = {}
     sizes: dict[Stream, int] = {}
     takers = line.takers
-    share = 1
     while takers:
         again = []
         for stream, room in takers:
             fitting = _fitting(sizes.get(stream, 0), len(found.get(stream, ())))
-            wanted = min(share, room, allowance.grants, fitting)
+            wanted = min(room, allowance.grants, fitting) if len(takers) == 1 else 1
             leases = leasing.grant(unit, stream.worker, wanted, line.filters)
             if leases:
                 found.setdefault(stream, []).extend(leases)
@@ -333,7 +349,6 @@ def _grant_line(unit: Unit, line: Line, allowance: _Allowance) -> tuple[list[tup
             if room > wanted and sizes[stream] < STREAM_BYTES:
                 again.append((stream, room - wanted))
         takers = again
-        share *= 2
     return list(found.items()), False
 
 
