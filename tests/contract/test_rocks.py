@@ -264,6 +264,47 @@ def test_a_path_that_cannot_be_a_directory_is_refused(directory: Path) -> None:
     assert (directory / "file").read_text() == "not a directory"
 
 
+def disk_with(free_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file system says that it has so much left."""
+    told = os.statvfs("/")
+    rest = (1, 1, 1_000_000, free_bytes, free_bytes, *tuple(told)[5:])
+    monkeypatch.setattr("os.statvfs", lambda _: os.statvfs_result(rest))
+
+
+def test_a_disk_without_room_is_refused_untouched(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than 1 MiB and the length of the log free: refused, and no file changes or appears; just as much will do."""
+    commit(rocks.open(), b"a", bytes(5_000))
+    rocks.crash()
+    log = sum(file.stat().st_size for file in rocks.path.glob("*.log"))
+    before = fingerprint(rocks.path)
+    for path, free in ((rocks.path, 0), (rocks.path, log + 1_048_575), (rocks.path / "below" / "it", 1_048_575)):
+        disk_with(free, monkeypatch)
+        with pytest.raises(QueueUnavailableError, match="there is no room") as refused:
+            RocksStore.open(path, clock=rocks.clock)
+        assert refused.value.outcome == "not_applied"
+    assert before == fingerprint(rocks.path)
+    disk_with(log + 1_048_576, monkeypatch)
+    assert commit(rocks.open()) == 2
+
+
+def test_a_file_system_that_does_not_tell_is_tried(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the number of blocks is zero nothing is known about the room, and the open goes on."""
+    monkeypatch.setattr("os.statvfs", lambda _: os.statvfs_result((1, 1, 0, 0, 0, 0, 0, 0, 0, 255)))
+    assert commit(rocks.open()) == 1
+
+
+def test_a_path_that_cannot_be_looked_at_is_refused(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that this user may not search is a refusal like any other, not an error of the file system's."""
+
+    def exists(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", exists)
+    with pytest.raises(QueueUnavailableError, match="Permission denied") as refused:
+        rocks.open()
+    assert refused.value.outcome == "not_applied"
+
+
 def test_a_damaged_database_is_refused_with_what_the_storage_said(rocks: RocksRig) -> None:
     """A database that cannot be read is refused as not applied, by both kinds of open."""
     rocks.open().close()

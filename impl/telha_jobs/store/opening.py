@@ -21,6 +21,8 @@ _LOCK_FILE = "LOCK"
 _LOCK_TABLE = Path("/proc/locks")
 _LOCK_LINE = re.compile(r"^\d+: POSIX +\S+ +WRITE +(\d+) +([0-9a-f]+):([0-9a-f]+):(\d+) ")
 _VIEW_TRIES = 5
+_OPEN_BYTES = 1024 * 1024
+"""What an open writes besides the tables it makes of the log: options, notes, lists of files, and spare."""
 _FAMILY_NAMES = frozenset(family.value for family in Family)
 
 
@@ -50,11 +52,13 @@ def prepare(path: str | os.PathLike[str]) -> Path:
     """The directory's real path; creates it, parents too, when missing. Links are followed: one database has one name
     here.
 
-    Raises `QueueUnavailableError` when it is no directory or cannot be made or written.
+    Raises `QueueUnavailableError` when it is no directory, cannot be made or written, or has no room.
     """
     where = Path(os.path.realpath(path))
-    missing = [one for one in (where, *where.parents) if not one.exists()]
     try:
+        missing = [one for one in (where, *where.parents) if not one.exists()]
+        if missing:
+            _require_room(missing[-1].parent, where)
         where.mkdir(parents=True, exist_ok=True)
         # A new name is durable once the directory that holds it is.
         for made in missing:
@@ -63,7 +67,9 @@ def prepare(path: str | os.PathLike[str]) -> Path:
         raise QueueUnavailableError(
             f"{where} cannot be made a directory for the queue ({error}): give a directory that can be written"
         ) from error
-    if not os.access(where, os.R_OK | os.W_OK | os.X_OK):
+    # Of the effective user: a service may have given up its rights for the time being.
+    effective = os.access in os.supports_effective_ids
+    if not os.access(where, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
         raise QueueUnavailableError(
             f"{where} cannot be written by this user: give it the right to, or open another directory"
         )
@@ -80,6 +86,7 @@ def open_owned(where: Path, database: type[Database]) -> Database:
         raise QueueLockedError(str(where), detail=owner)
     try:
         require_ours(where, inspect(where, database), purpose="write")
+        _require_room(where, where)
         return database.open(where)
     except ForkedError as error:
         raise QueueUnavailableError(f"{where} cannot be opened: {error}") from error
@@ -201,6 +208,23 @@ def unusable(where: Path, error: Exception) -> QueueUnavailableError:
         f"the database in {where} cannot be opened ({error}): "
         "see to space, permissions and hardware there, or restore a backup"
     )
+
+
+def _require_room(there: Path, where: Path) -> None:
+    """Refuse an open that the disk of `there` has no room for: RocksDB would begin, and leave half a recovery behind.
+
+    May raise OSError.
+    """
+    status = os.statvfs(there)
+    if status.f_blocks == 0:
+        return  # this file system does not tell
+    free = (status.f_bfree if os.geteuid() == 0 else status.f_bavail) * status.f_frsize
+    # Whatever the log holds is written once more, into tables.
+    needed = _OPEN_BYTES + sum(log.stat().st_size for log in where.glob("*.log"))
+    if free < needed:
+        raise QueueUnavailableError(
+            f"there is no room to open the queue in {where}: {free:,} bytes are free, {needed:,} may be needed"
+        )
 
 
 def _sync_directory(path: Path) -> None:
