@@ -146,7 +146,7 @@ def verdict(matrix: Matrix) -> str:
         return f"{ground}: every required class is hit"
     kinds = [finding.kind for finding in matrix.findings]
     told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    return f"{ground}: {len(kinds)} findings ({told})"
+    return f"{ground}: {len(kinds)} finding{'s' if len(kinds) > 1 else ''} ({told})"
 
 
 def tell(asked: argparse.Namespace, matrix: Matrix, sentence: str) -> None:
