@@ -204,6 +204,14 @@ def long_run(seed: int) -> tuple[Config, list[Op]]:
     return writer.config, writer.ops[:STEPS]
 
 
+def wild_run(seed: int, steps: int) -> tuple[Config, list[Op]]:
+    """A run of so many operations that is wild from its start."""
+    writer = _Writer(seed)
+    while len(writer.ops) < steps:
+        writer.wild()
+    return writer.config, writer.ops[:steps]
+
+
 def failing_runs(subjects: Subjects) -> Iterator[tuple[int, Config, list[Op]]]:
     """Long runs that differ on the subject, by seed; each is cut at its difference."""
     for seed in SEEDS:

@@ -1,0 +1,146 @@
+"""The command `scripts/mutate`: see its --help."""
+
+import argparse
+import hashlib
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.harness.mutate.changes import Change, changes, modules, source_of
+from tests.harness.mutate.forge import ROOT, Forge, Tried
+from tests.harness.mutate.verdicts import Verdict, judged, listed
+
+RESULTS: Final = ROOT / "out" / "mutate.ndjson"
+EPILOG: Final = """examples:
+  scripts/mutate --module agenda --module core.decide      these, about a second for each change
+  scripts/mutate --sample 100 --seed 7                     a hundred of all, what soak runs
+  scripts/mutate --resume                                  all; what an ended run has tried is not tried again
+  scripts/mutate --list --module core.backoff              only show the changes
+
+Results go to out/mutate.ndjson as they come. Survivors that nothing could notice, or that only a slower lane notices,
+stand with their reasons in tests/harness/mutate/survivors.json.
+
+exit: 0 enough killed and every survivor is listed, 1 not so, 2 usage"""
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    """What the command was asked; exits with 2 when that cannot be."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutate",
+        description="Let a machine break core, agenda and engine, one small change at a time, and see what notices.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = [name.removeprefix("telha_jobs.") for name in modules()]
+    parser.add_argument("--module", action="append", choices=known, metavar="NAME", help=", ".join(known))
+    parser.add_argument("--sample", type=int, metavar="N", help="only N changes, drawn from the seed")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument(
+        "--resume", action="store_true", help="take over what out/mutate.ndjson has of the same sources"
+    )
+    parser.add_argument("--list", action="store_true", help="only show the changes")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of text")
+    asked = parser.parse_args(given)
+    if asked.jobs < 1 or (asked.sample is not None and asked.sample < 1):
+        parser.error("--jobs and --sample take 1 or more")
+    return asked
+
+
+def digest(module: str) -> str:
+    """Names a module's text, so that results of another text are not taken over."""
+    return hashlib.sha256(source_of(module).encode("utf-8")).hexdigest()[:12]
+
+
+def earlier(path: Path, chosen: Iterable[Change]) -> dict[str, Tried]:
+    """What a run before this one found about the same changes of the same sources."""
+    digests = {change.module: digest(change.module) for change in chosen}
+    found: dict[str, Tried] = {}
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        row = json.loads(line)
+        if digests.get(row.pop("module")) == row.pop("digest"):
+            found[row["key"]] = Tried(**row)
+    return found
+
+
+def main(given: Sequence[str]) -> int:
+    """Make the changes, try them, and say in one line how it went."""
+    asked = arguments(given)
+    names = [f"telha_jobs.{name}" for name in asked.module] if asked.module else modules()
+    chosen = [change for name in names for change in changes(name)]
+    if asked.list:
+        print("\n".join(f"{change.line:>5}  {change.key}" for change in chosen))
+        return 0
+    whole = asked.sample is None or asked.sample >= len(chosen)
+    if not whole:
+        chosen = random.Random(asked.seed).sample(chosen, asked.sample)
+    done = earlier(RESULTS, chosen) if asked.resume else {}
+    tried = [done[change.key] for change in chosen if change.key in done]
+    left = [change for change in chosen if change.key not in done]
+    if left:
+        problem = None
+        forge = Forge()
+        for _, nothing in forge.try_all([None]):
+            problem = nothing if nothing.killed else None
+        if problem is not None:
+            print(f"mutate: the lane is red without any change: {problem.stage}: {problem.how}", file=sys.stderr)
+            return 2
+        tried += run(forge, left, asked)
+    verdict = judged(tried, listed(), names if whole else [])
+    return told(asked, verdict, len(chosen))
+
+
+def run(forge: Forge, left: Sequence[Change], asked: argparse.Namespace) -> list[Tried]:
+    """Try the changes; results are kept as they come."""
+    tried: list[Tried] = []
+    digests = {change.module: digest(change.module) for change in left}
+    RESULTS.parent.mkdir(exist_ok=True)
+    last = time.monotonic()
+    with RESULTS.open("a", encoding="utf-8") as file:
+        for change, found in forge.try_all(left, jobs=asked.jobs):
+            if change is None:
+                continue
+            tried.append(found)
+            row = {**found._asdict(), "module": change.module, "digest": digests[change.module]}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.flush()
+            if not found.killed and not asked.json:
+                print(f"survived: {found.key}", flush=True)
+            if time.monotonic() - last > 2.0:
+                last = time.monotonic()
+                killed = sum(one.killed for one in tried)
+                print(f"mutate: {len(tried)} of {len(left)} tried, {killed} killed", file=sys.stderr, flush=True)
+    return tried
+
+
+def told(asked: argparse.Namespace, verdict: Verdict, chosen: int) -> int:
+    """The report, and the exit code."""
+    stages = Counter(one.stage.partition(":")[0] for one in verdict.killed)
+    if asked.json:
+        data: dict[str, Any] = {
+            "changes": chosen,
+            "killed": len(verdict.killed),
+            "killed_by": dict(stages),
+            "survivors": [one._asdict() for one in verdict.survived],
+            "problems": verdict.problems,
+            "verdict": verdict.sentence,
+            "ok": verdict.good,
+        }
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        print(f"{'killed by':<12} {'changes':>8}")
+        for stage, count in stages.most_common():
+            print(f"{stage:<12} {count:>8}")
+        for problem in verdict.problems:
+            print(problem)
+    print(f"mutate: {verdict.sentence}", file=sys.stderr if asked.json else sys.stdout)
+    return 0 if verdict.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

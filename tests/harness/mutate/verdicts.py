@@ -1,0 +1,50 @@
+"""What a run of machine-made changes is held to: nine in ten killed, and every survivor listed with its reason."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.harness.mutate.forge import Tried
+
+LISTED: Final = Path(__file__).with_name("survivors.json")
+KILLED_MIN: Final = 0.9
+
+
+class Verdict(NamedTuple):
+    """What was killed, what survived, and a sentence for each thing that is not as it should be."""
+
+    killed: list[Tried]
+    survived: list[Tried]
+    problems: list[str]
+    good: bool
+    sentence: str
+
+
+def listed(path: Path = LISTED) -> dict[str, str]:
+    """The survivors that are known, and why nothing can, or why nothing here does, notice them."""
+    data: dict[str, str] = json.loads(path.read_text("utf-8"))
+    return data
+
+
+def judged(tried: Sequence[Tried], known: Mapping[str, str], whole: Sequence[str]) -> Verdict:
+    """The verdict. `whole`: modules of which every change was tried, so that an entry for another change is stale."""
+    killed = [one for one in tried if one.killed]
+    survived = [one for one in tried if not one.killed]
+    share = len(killed) / len(tried) if tried else 0.0
+    problems = [f"survived, and is not listed: {one.key}" for one in survived if one.key not in known]
+    problems += [f"listed as a survivor, but killed by {one.stage}: {one.key}" for one in killed if one.key in known]
+    keys = {one.key for one in tried}
+    modules = tuple(f"{module}." for module in whole)
+    problems += [
+        f"listed as a survivor, but no such change can be made: {key}"
+        for key in known
+        if key.startswith(modules) and key not in keys
+    ]
+    problems += [f"listed without a reason: {key}" for key, reason in known.items() if not reason.strip()]
+    good = share >= KILLED_MIN and not problems
+    sentence = f"{len(killed)} of {len(tried)} changes killed ({share:.1%}), {len(survived)} survivors"
+    sentence += ", each listed with its reason" if not problems else f", {len(problems)} PROBLEMS"
+    if share < KILLED_MIN:
+        sentence += f", and at least {KILLED_MIN:.0%} must be killed"
+    return Verdict(killed, survived, problems, good, sentence)
