@@ -29,7 +29,7 @@ HOLDS, FINDS, USAGE = 0, 1, 2
 EPILOG: Final = """examples:
   scripts/coverage-classes                        run every lane, then the matrix; about two minutes
   scripts/coverage-classes --lane corpus          one lane: seconds
-  scripts/coverage-classes --from out/classes     judge what was counted: TELHA_CLASSES=out/classes scripts/test
+  scripts/coverage-classes --from DIR             judge what a run counted: TELHA_CLASSES=DIR scripts/test tests
   scripts/coverage-classes --json | jq .findings  for programs
 
 A class is (op, reply, state before, token, expiry, attempts). What each lane must hit, and how often, stands in
