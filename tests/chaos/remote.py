@@ -85,6 +85,59 @@ class Owner:
         return self._log.read_text("utf-8", "replace")[-2_000:].strip() or "it said nothing"
 
 
+class Hand:
+    """A worker's process (`tests.chaos.hand`) and what it says."""
+
+    def __init__(self, address: str, history: Path, name: str, *steps: str) -> None:
+        told = {"address": address, "history": str(history), "name": name, "do": steps}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.hand", json.dumps(told)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()  # also one that is stopped
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def said(self, step: str) -> Any:
+        """Wait until it has taken a step; what it said."""
+        if self.process.stdout is None:
+            raise ValueError("the pipe is gone")
+        line = self.process.stdout.readline()
+        if not line:
+            raise FoundError(f"a worker ended ({self.process.wait()}) before its step {step!r}")
+        return json.loads(line)[step]
+
+    def go(self) -> None:
+        """Let it go on from a `wait`, as soon as it runs."""
+        if self.process.stdin is None:
+            raise ValueError("the pipe is gone")
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        """SIGSTOP, SIGCONT, SIGKILL. Returns when a stop or an end has come about."""
+        os.kill(self.process.pid, number)
+        match number:
+            case signal.SIGSTOP:
+                os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            case signal.SIGKILL:
+                self.process.wait()
+            case _:
+                pass
+
+
 class Caller:
     """One connection to an owner. For one thread. `pending` is true between a call's sending and its answer."""
 
@@ -101,10 +154,8 @@ class Caller:
 
     def ask(self, call: str, **given: Any) -> Any:
         """Make a call; what was told. A refusal is told too: an object with `refused`."""
-        name = self._history.intent(call, given)
-        self.pending = True
+        name = self.send(call, **given)
         try:
-            self._socket.sendall(json.dumps({"call": call, **given}).encode() + b"\n")
             line = self._lines.readline()
         except OSError as error:
             raise LostError(str(error)) from error
@@ -114,6 +165,16 @@ class Caller:
         told = json.loads(line)
         self._history.outcome(name, told)
         return told["told"]
+
+    def send(self, call: str, **given: Any) -> str:
+        """Announce a call and send it; its name in the history. Whoever only sends never hears the answer."""
+        name = self._history.intent(call, given)
+        self.pending = True
+        try:
+            self._socket.sendall(json.dumps({"call": call, **given}).encode() + b"\n")
+        except OSError as error:
+            raise LostError(str(error)) from error
+        return name
 
     def close(self) -> None:
         """Hang up."""

@@ -1,0 +1,75 @@
+"""Workers that are killed, stopped and woken, by the names of what they show."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.chaos import worker
+from tests.chaos.frame import FoundError, Lane, Run, play
+
+GROUP: Final = (pytest.mark.xdist_group("chaos-worker-0"), pytest.mark.xdist_group("chaos-worker-1"))
+
+
+def held(scenario: Callable[[Run], None]) -> None:
+    """The scenario comes to its end, and everything that was told in it is explained."""
+    lane = Lane(name="worker", proves="", cannot="", body=scenario, repeats=False)
+    verdict = play(lane, seed=1)
+    assert verdict.finding is None, verdict.told()
+    assert verdict.covered["scenarios"] == 1
+
+
+@GROUP[0]
+def test_kill_9_worker_job_re_leased_after_ttl_completes_on_retry() -> None:
+    """The seed's test of that name: after the ttl and not before, the job is leased again, and completes."""
+    held(worker.killed_worker)
+
+
+@GROUP[0]
+def test_a_worker_that_was_stopped_past_its_deadline_is_stale_and_the_winners_result_stands() -> None:
+    """SIGSTOP, the job is leased again and completed, SIGCONT, submit: superseded."""
+    held(worker.stopped_worker)
+
+
+@GROUP[0]
+def test_a_worker_that_wakes_while_another_holds_its_job_is_stale() -> None:
+    """The same while the job is leased at a higher generation: that lease and its result stand."""
+    held(worker.stopped_while_leased_again)
+
+
+@GROUP[1]
+def test_f8_a_job_that_kills_its_worker_is_dead_after_exactly_three_leases() -> None:
+    """F8: only reported failures counted. Three workers are killed with the job in hand; F9: the last one ends it."""
+    held(worker.poison)
+
+
+@GROUP[1]
+def test_f13_a_worker_killed_in_any_phase_leaves_one_outcome() -> None:
+    """F13: jobs stayed picked or went out twice. Killed after lease, in the handler, with a completion under way."""
+    held(worker.killed_in_every_phase)
+
+
+@GROUP[1]
+def test_a_worker_whose_lease_never_expires_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary: a queue that never takes a killed worker's job back (its leases last an hour) does not pass."""
+    monkeypatch.setenv("TELHA_CHAOS", str(tmp_path))
+    monkeypatch.setitem(worker.CONFIG, "lease_ttl_ms", 3_600_000)
+    monkeypatch.setattr(worker, "WAIT_S", 0.5)
+
+    def body(run: Run) -> None:
+        with worker.stage(run, "canary") as here:
+            job = here.enqueue()
+            with here.hand("first", "lease", "hang") as first:
+                first.said("lease")
+                first.signal(9)
+            here.job(job, "pending", "completed")
+
+    verdict = play(Lane(name="worker", proves="", cannot="", body=body, repeats=False), seed=1)
+    assert verdict.finding == "a job stays leased and does not become pending or completed"
+
+
+def test_what_is_not_expected_is_a_finding() -> None:
+    """`expect` raises with both values."""
+    with pytest.raises(FoundError, match="the result: 2, it should be 1"):
+        worker.expect("the result", 1, 2)
