@@ -10,6 +10,7 @@ of every profile is given here, and tests/unit/test_project.py asserts them, wit
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
@@ -63,3 +64,16 @@ settings.register_profile(
 )
 # `--hypothesis-profile NAME` is applied after this.
 settings.load_profile("gate")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one `xdist_group` run in one process.
+
+    xdist 3.8 names the group in an attribute that pytest 9.2 does not read any more; without this the mark does nothing
+    and a module's fixtures are made in each process.
+    """
+    for item in items:
+        named = vars(item).get("_nodeid")
+        if named is not None and named != item.nodeid:
+            item._id = type(item._id).parse(named)

@@ -119,3 +119,10 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
 def test_every_listed_lane_has_a_module_of_its_own() -> None:
     """Names and modules are in step."""
     assert {name: f"tests.chaos.{name}" for name in LANES} == LANES
+
+
+@pytest.mark.xdist_group("frame")
+def test_the_mark_of_a_group_is_heeded(request: pytest.FixtureRequest) -> None:
+    """Tests of one group are run by one process, where there are several: their names say which group."""
+    grouped = request.config.getoption("loadgroup", default=False)
+    assert request.node.nodeid.endswith("@frame") is bool(grouped)
