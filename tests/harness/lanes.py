@@ -1,12 +1,30 @@
-"""The lanes: each drives a subject until the first difference, keeps that as a trace, and says how far it got.
+"""The lanes: each looks for a difference until the first one, keeps that as a trace, and says how far it got.
 
 A lane ends *killed* only by a difference it was made to find. Anything else that goes wrong passes as an exception. The
 trace of a difference is written before the difference is raised.
+
+| lane | what it is |
+|---|---|
+| `tours:UNIVERSE`, `narrow:UNIVERSE` | the tour of a universe on the engine; with the smallest window of the agenda |
+| `stateful` | the Hypothesis machine |
+| `explore:UNIVERSE` | the promises alone, on every step of a universe; no engine: for mutants of the model |
+| `corpus`, `runs` | the recorded traces; a few wild runs from fixed seeds. Cheap, so every mutant is tried in them |
+| `pytest:PATH` | tests that need neither |
+| `powerloss`, `killpoints`, `faults`, ... | a lane of `tests/chaos` by its name there, in CI's size, from seed 1 |
+| `grpc` | over the wire; pending as long as nobody has built it |
+
+A new lane is one entry of `LANES`: its kind, and a function that takes what stands behind the colon and returns a
+`Death`: whether it found a difference, after how many operations, and the trace as data if it has one. The function
+runs in a process of its own in which the mutant is in place already (processes that it starts have it too, by their
+environment). A lane that the catalogue names and `LANES` does not have, or whose module is not there yet, is pending.
 """
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,17 +33,23 @@ from typing import Any, Final, NamedTuple
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from telha_model.explore import explore
+from telha_model.trace import Differs, Origin, recorded
 from telha_model.trace_data import to_data
+from telha_model.universes import universes
 from tests.harness.lockstep import DisagreementError
 from tests.harness.machine import machine, settings_of
-from tests.harness.subjects import SUBJECTS
-from tests.harness.traces import Keeper, for_mutant
+from tests.harness.subjects import MODEL, SUBJECTS
+from tests.harness.traces import Keeper, active_mutant, commit, for_mutant, shown, store
 from tests.harness.walking import ci_graph, plan, walk_all
 
 ROOT: Final = Path(__file__).parents[2]
 PYTEST_FAILED: Final = 1
 SEEDS: Final = {"engine": 1, "engine-narrow": 2}
 """The gate's random runs: a seed for each subject."""
+RUNS: Final = (("engine", 1), ("engine-narrow", 2), ("engine", 3), ("engine-narrow", 4))
+"""The wild runs: subject and seed."""
+RUN_STEPS: Final = 500
 
 OnSteps = Callable[[int], None]
 
@@ -43,17 +67,15 @@ class Death(NamedTuple):
 def run_lane(lane: str) -> Death:
     """Run a lane by its name in the catalogue; ValueError for one that does not exist."""
     kind, _, target = lane.partition(":")
-    match kind:
-        case "tours":
-            return toured(target, "engine-renewed")
-        case "narrow":
-            return toured(target, "engine-narrow-renewed")
-        case "stateful":
-            return played("engine", SEEDS["engine"])
-        case "pytest":
-            return _tested(target)
-        case _:
-            raise ValueError(f"no lane is called {lane}")
+    if kind not in LANES:
+        raise ValueError(f"no lane is called {lane}")
+    return LANES[kind](target)
+
+
+def built(lane: str) -> bool:
+    """Whether the lane can be run; else its mutants are pending."""
+    kind = lane.partition(":")[0]
+    return kind in LANES and (kind not in UNDER_FIRE or importlib.util.find_spec(f"tests.chaos.{kind}") is not None)
 
 
 def toured(universe: str, subject: str, *, on_steps: OnSteps = lambda _: None) -> Death:
@@ -115,6 +137,69 @@ def machine_keeper(subject: str, seed: int) -> Keeper:
     return Keeper("hypothesis", subject, seed=seed, repeat=repeat)
 
 
+def explored(universe: str) -> Death:
+    """Every promise on every step of a universe of the model, up to the first that is broken."""
+    chosen = universes()[universe]
+    report = explore(chosen)
+    steps = report.graph.edges()
+    if not report.violations:
+        return Death(killed=False, steps=steps, program=0, report="every promise holds")
+    sentences = tuple(f"{one.invariant}: {one.sentence}" for one in report.violations)
+    trace = report.violations[0].trace
+    found = recorded(
+        chosen.config,
+        chosen.start_ms,
+        trace,
+        title=f"explore:{universe} found: {sentences[0]}"[:200],
+        origin=Origin("explore", None, commit(), active_mutant()),
+        verdict=Differs(MODEL, len(trace), sentences),
+    )
+    path = store(found)
+    told = "\n".join([*sentences, f"replay it: scripts/replay {shown(path)} --subject {MODEL}{for_mutant()}"])
+    return Death(True, steps, len(trace), told, to_data(found))
+
+
+def _in_corpus() -> Death:
+    from tests.harness import quick
+
+    return _raised(quick.corpus)
+
+
+def _in_runs() -> Death:
+    from tests.harness import quick
+
+    def runs() -> None:
+        for subject, seed in RUNS:
+            quick.run(subject, seed, RUN_STEPS)
+
+    return _raised(runs)
+
+
+def _raised(part: Callable[[], object]) -> Death:
+    """A lane that keeps no trace: another one, which the catalogue names, does."""
+    try:
+        part()
+    except AssertionError as error:  # a disagreement is one too
+        steps = len(error.ops) if isinstance(error, DisagreementError) else 0
+        return Death(True, steps, 0, str(error))
+    return Death(killed=False, steps=0, program=0, report="nothing differed")
+
+
+def _under_fire(name: str) -> Death:
+    command = [sys.executable, "-m", "tests.chaos", "--lane", name, "--seed", "1", "--json"]
+    with tempfile.TemporaryDirectory(prefix="telha-kept-") as kept:
+        environment = {**os.environ, "TELHA_CHAOS": kept}
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    try:
+        [verdict] = json.loads(done.stdout.splitlines()[-1])["lanes"]
+    except (IndexError, KeyError, ValueError) as error:
+        raise RuntimeError(f"{name} could not be run ({done.returncode}):\n{done.stdout}{done.stderr}") from error
+    finding = verdict["finding"]
+    if finding is not None and finding.startswith("Traceback"):
+        raise RuntimeError(f"{name} failed by itself: {finding}")
+    return Death(finding is not None, 0, 0, finding or "every promise held")
+
+
 def _tested(path: str) -> Death:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -130,3 +215,18 @@ def _death(error: DisagreementError, steps: int, keep: Keeper) -> Death:
     if trace is None:
         raise error
     return Death(True, steps, len(trace.steps), f"{error}\n{keep.told()}", to_data(trace))
+
+
+UNDER_FIRE: Final = ("powerloss", "killpoints", "faults", "clock", "corruption", "blackbox", "worker")
+"""Lanes of `tests/chaos` that mutants may name."""
+
+LANES: Final[dict[str, Callable[[str], Death]]] = {
+    "tours": lambda universe: toured(universe, "engine-renewed"),
+    "narrow": lambda universe: toured(universe, "engine-narrow-renewed"),
+    "stateful": lambda _: played("engine", SEEDS["engine"]),
+    "explore": explored,
+    "corpus": lambda _: _in_corpus(),
+    "runs": lambda _: _in_runs(),
+    "pytest": _tested,
+    **{name: lambda _, name=name: _under_fire(name) for name in UNDER_FIRE},  # type: ignore[misc]
+}

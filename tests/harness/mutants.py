@@ -1,28 +1,19 @@
-"""The catalogue of mutants: deliberate bugs in the real queue, each one change in one place.
+"""The catalogue of mutants: deliberate bugs, each one change in one place.
 
-Every entry says beforehand which promise it breaks and which lane must notice:
-
-- `tours:NAME`: the tour of that universe on the engine
-- `narrow:NAME`: the same with the smallest window of the agenda
-- `stateful`: the Hypothesis machine
-- `pytest:PATH`: tests that need neither
+Every entry says beforehand which promise it breaks and which lanes must notice (`tests.harness.lanes` has them all).
+Here are those of the queue; those of the model, and those that need a lane under fire, have modules of their own.
 
 The texts stand in the sources exactly once. When a refactoring moves one, the entry moves along, in the same commit.
+What each is killed by is recorded in `mutants.json`: `scripts/mutants --record` writes it anew.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from tests.harness.catalogue import Mutant
+from tests.harness.mutants_fire import UNDER_FIRE
+from tests.harness.mutants_model import OF_MODEL
 
-class Mutant(NamedTuple):
-    """One change: in `module`, `old` becomes `new`."""
-
-    name: str
-    promise: str
-    lane: str
-    module: str
-    old: str
-    new: str
-
+__all__ = ["MUTANTS", "Mutant", "mutant"]
 
 _LEASES: Final = "telha_jobs.engine.leases"
 _SUBMIT: Final = "telha_jobs.engine.submit"
@@ -31,8 +22,9 @@ _UNIT: Final = "telha_jobs.engine.unit"
 _ROWS: Final = "telha_jobs.engine.rows"
 _AGENDA: Final = "telha_jobs.agenda"
 _ROCKS: Final = "telha_jobs.store.rocks"
+_SWEEP: Final = "telha_jobs.engine.sweep"
 
-MUTANTS: Final[tuple[Mutant, ...]] = (
+OF_QUEUE: Final[tuple[Mutant, ...]] = (
     Mutant(
         "complete is not fenced",
         "stale submit",
@@ -107,6 +99,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _ROCKS,
         "        incarnation += 1\n",
         "        incarnation += 0\n",
+        ("killpoints",),
     ),
     Mutant(
         "a repeat is known by its arguments alone",
@@ -155,7 +148,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:protocol",
         _ROWS,
-        "            writes.append(make_delete((Family.JOBS, row_key(old))))\n",
+        "            writes.append(make_delete((Family.JOBS, slot.key)))\n",
         "            pass\n",
     ),
     Mutant(
@@ -183,6 +176,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _ROCKS,
         '        if self._durability == "sync":\n            self._sync.wait(sequence)\n',
         "",
+        ("powerloss",),
     ),
     Mutant(
         "the ring does not turn",
@@ -315,7 +309,67 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         'detail = {"count": swallowed + 1,',
         'detail = {"count": 2,',
     ),
+    Mutant(
+        "the generation is reset by an expiry",
+        "exclusive lease",
+        "tours:sweep",
+        _DECIDE,
+        "    return _unleased(record, policy, entry, end=end, state=state, attempts=attempts, due=due)\n",
+        "    return _unleased(record, policy, entry, end=end, state=state, attempts=attempts, due=due, generation=0)\n",
+    ),
+    Mutant(
+        "the sweep is a millisecond early",
+        "attempts are exact",
+        "tours:sweep",
+        _SWEEP,
+        "        self._end = u64(now + 1)\n",
+        "        self._end = u64(now + 2)\n",
+    ),
+    Mutant(
+        "the sweep is a millisecond late",
+        "progress",
+        "tours:sweep",
+        _SWEEP,
+        "        self._end = u64(now + 1)\n",
+        "        self._end = u64(now)\n",
+    ),
+    Mutant(
+        "the sweep skips the last",
+        "progress",
+        "tours:sweep",
+        _SWEEP,
+        "[self._handle(unit, key, tally) for key in keys]",
+        "[self._handle(unit, key, tally) for key in keys[:-1]]",
+    ),
+    Mutant(
+        "the sweep overwrites a completion",
+        "no job is lost",
+        "tours:sweep",
+        _SWEEP,
+        "        case State.COMPLETED | State.DEAD:\n",
+        "        case State.COMPLETED:\n"
+        '            return decide.reaped(record, unit.now, unit.policy(record.kind)), "requeued"\n'
+        "        case State.DEAD:\n",
+    ),
+    Mutant(
+        "recovery forgets leased rows",
+        "progress",
+        "tours:reopen",
+        "telha_jobs.engine.shared",
+        "        self.timers_floor = 0\n",
+        "        self.timers_floor = store.now()\n",
+    ),
+    Mutant(
+        "the sweep's floor is too high",
+        "progress",
+        "tours:sweep",
+        _SWEEP,
+        "            shared.timers_floor = self._now\n",
+        "            shared.timers_floor = self._now + 2\n",
+    ),
 )
+
+MUTANTS: Final = (*OF_QUEUE, *UNDER_FIRE, *OF_MODEL)
 
 
 def mutant(name: str) -> Mutant:

@@ -1,0 +1,90 @@
+"""Mutants that only lanes under fire (`tests/chaos`), the clock's tests or waiting threads can show."""
+
+from typing import Final
+
+from tests.harness.catalogue import Mutant
+
+_ROCKS: Final = "telha_jobs.store.rocks"
+_GROUPING: Final = "telha_jobs.store.grouping"
+_ENGINE: Final = "telha_jobs.engine.engine"
+
+UNDER_FIRE: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        "the log is written out, not synced",
+        "acknowledged is durable",
+        "powerloss",
+        "telha_jobs.store.database",
+        "self._opened().flush_wal(True)",
+        "self._opened().flush_wal(False)",
+    ),
+    Mutant(
+        "the reply leaves before its sync",
+        "acknowledged is durable",
+        "pytest:tests/contract/test_reply_rule.py",
+        _ENGINE,
+        "            sequence = self.store.sequence\n        try:\n            self.store.wait(sequence)\n",
+        "            sequence = self.store.sequence\n        try:\n            self.store.wait(0)\n",
+        ("powerloss",),
+    ),
+    Mutant(
+        "the reply is a commit ahead of the sync",
+        "acknowledged is durable",
+        "powerloss",
+        _GROUPING,
+        "        if self._synced >= sequence:\n            return  # it only ever rises\n",
+        "        if self._synced >= sequence - 1:\n            return  # it only ever rises\n",
+    ),
+    Mutant(
+        "a sync counts for what was written while it ran",
+        "acknowledged is durable",
+        "powerloss",
+        _GROUPING,
+        "        self._settle(synced=target, failure=None)",
+        "        self._settle(synced=self._written(), failure=None)",
+    ),
+    Mutant(
+        "a commit is two batches",
+        "acknowledged is durable",
+        "powerloss",
+        _ROCKS,
+        "                self._database.write(batch)\n                self._sequence = sequence\n",
+        "                for part in (changes[: len(changes) // 2], changes[len(changes) // 2 :]):\n"
+        "                    self._database.write(self._database.batch(part))\n"
+        "                self._sequence = sequence\n",
+    ),
+    Mutant(
+        "the open mark is not synced",
+        "exclusive lease",
+        "powerloss",
+        _ROCKS,
+        "    database.flush()\n    return incarnation",
+        "    return incarnation",
+    ),
+    Mutant(
+        "a write error is swallowed",
+        "acknowledged is durable",
+        "faults",
+        _ROCKS,
+        "                if isinstance(error, Exception):\n"
+        "                    raise CommitUnknownError(str(failure)) from error\n",
+        "                if isinstance(error, Exception):\n                    return make_committed((sequence,))\n",
+    ),
+    Mutant(
+        "a wall clock that is set moves the queue's time",
+        "exclusive lease",
+        "pytest:tests/unit/test_clock.py",
+        "telha_jobs.clock",
+        "            running = self._wall_at_open_ms + elapsed\n",
+        "            running = max(self._wall_at_open_ms + elapsed, self._clock.wall_ms())\n",
+        ("clock",),
+    ),
+    Mutant(
+        "new work wakes nobody",
+        "progress",
+        "pytest:tests/unit/api/test_waiting.py",
+        _ENGINE,
+        "    def _notify(self) -> None:\n        self._work.notify_all()\n",
+        "    def _notify(self) -> None:\n",
+        ("grpc",),
+    ),
+)
