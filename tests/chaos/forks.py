@@ -12,6 +12,7 @@ what JSON can say. A life that comes to no end is ended after LIFE_S, with SIGAL
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -95,6 +96,7 @@ class Forks:
 
 
 def _serve(imports: Sequence[str]) -> None:
+    logging.lastResort = None  # what a damaged queue logs is meant
     for name in imports:
         import_module(name)
     for line in sys.stdin:

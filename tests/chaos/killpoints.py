@@ -80,7 +80,13 @@ class Killer:
             )
             _note_kill(room)
         told = self._forks.run(
-            RECOVER, {"path": str(room / "db"), "history": str(room / "history.ndjson"), "config": CONFIG_DATA}
+            RECOVER,
+            {
+                "path": str(room / "db"),
+                "history": str(room / "history.ndjson"),
+                "config": CONFIG_DATA,
+                "repair": scenario.repair,
+            },
         ).answer
         where = scenario.name if number == 0 else f"{scenario.name}, killed at {point} {number}"
         self._judge(told, f"{where} ({room.name})")
@@ -121,18 +127,25 @@ def every_call(run: Run, scenarios: Iterable[Scenario]) -> None:
 
 
 def wandered(run: Run) -> None:
-    """Programs drawn from the run's seed, a few in CI, else as long as there is time."""
+    """Programs drawn from the run's seed, a few in CI, else as long as there is time.
+
+    In a long run one in ten is followed by a scenario that is cut at every system call.
+    """
+    calls = list(SCENARIOS)
+    Random(run.seed).shuffle(calls)
     with Forks() as forks:
         killer = Killer(run, forks)
         for number, scenario in enumerate(wanderings(run.seed, WANDERING_CALLS)):
             if not run.goes_on(number, ci=CI_WANDERINGS):
                 break
             killer.some_hits(scenario, Random(f"{run.seed}/{number}"))
+            if number % 10 == 9 and calls:
+                killer.every_hit(calls.pop(), calls=True)
 
 
 def _body(run: Run) -> None:
     every_hit(run, SCENARIOS)
-    every_call(run, SCENARIOS if run.seconds is not None else CUT_IN_THE_MIDDLE)
+    every_call(run, CUT_IN_THE_MIDDLE)
     wandered(run)
 
 

@@ -17,6 +17,7 @@ from rocksdict import ReadOptions
 
 from telha_jobs import JobQueue, ManualClock
 from telha_jobs.store.database import Database
+from telha_jobs.store.port import Family
 from telha_jobs.store.rocks import RocksStore
 from telha_model import crash, ops, replies
 from telha_model.ops import Op
@@ -103,6 +104,12 @@ class Life:
         self._history.outcome(call, {})
         self.queue = None
 
+    def repair(self) -> None:
+        """Let the queue make everything derived follow from its rows again, which is no step of the model."""
+        call = self._history.intent("repair", {})
+        report = self.opened.check(repair=True)
+        self._history.outcome(call, {"repaired": report.repaired, "problems": list(report.problems)})
+
     def ask(self, op: Op) -> Reply:
         """One operation; its reply."""
         call = self._history.intent("op", {"op": write(Op, op)})
@@ -147,6 +154,10 @@ def live(
                     life.open(DATABASES[database])
                 case "close":
                     life.close()
+                case "damage":
+                    damage(life.opened)
+                case "repair":
+                    life.repair()
                 case {"op": op}:
                     life.ask(read(Op, op, "step"))
                 case _:
@@ -155,6 +166,18 @@ def live(
             return dict(tracer.counted())
         points.disarm()
     return dict(points.hits)
+
+
+def damage(queue: JobQueue) -> None:
+    """Put every derived family out of step with the rows: entries gone, one that nothing explains, a false count."""
+    families = queue._store._database._families
+    for family in (Family.READY, Family.TIMERS, Family.IDS, Family.IDEM):
+        keys = [key for key, _ in raw(queue)[family.value]]
+        for key in keys[:2]:
+            families[family].delete(key)
+    families[Family.TIMERS].put(bytes(8) + b"nobody's job id.", b"")
+    count = next(key for key, _ in raw(queue)["meta"] if key.startswith(b"count/"))
+    families[Family.META].put(count, (9).to_bytes(8, "big"))
 
 
 def said(steps: Iterable[Op | str]) -> list[Any]:
@@ -172,6 +195,8 @@ def remember(path: Path, config: Config) -> Past:
     ids: list[str] = []
     now_ms, cut = START_MS, None
     for line in read_history(path) if path.exists() else ():
+        if isinstance(line, Call) and line.call == "repair":
+            continue
         happening = _happening(line)
         if isinstance(line, Call) and line.call == "op" and line.told is not None:
             ids += line.told["created"]
@@ -269,8 +294,8 @@ def fitting(states: crash.States, trail: Sequence[Queue], seen: Observed) -> lis
 # -- the recovery
 
 
-def recover(*, path: str, history: str, config: Any) -> Answer:
-    """Judge what a history's lives left at `path`, then go on to the end of every job.
+def recover(*, path: str, history: str, config: Any, repair: bool = False) -> Answer:
+    """Judge what a history's lives left at `path`, `repair` it first if asked to, then go on to the end of every job.
 
     The answer: `sentences` (what is wrong, none if nothing is), `states` (how many were possible before the look),
     `happened` (whether the cut call did something; None when there was none), `steps` (taken in lock-step after it).
@@ -281,15 +306,17 @@ def recover(*, path: str, history: str, config: Any) -> Answer:
         past = remember(Path(history), settings)
         answer["states"] = len(past.states)
         with History(Path(history), f"recovery-{os.getpid()}") as kept:
-            _recovered(Path(path), kept, settings, past, answer)
+            _recovered(Path(path), kept, settings, past, answer, repair=repair)
     except StoppedError as error:
         answer["sentences"] = error.sentences
     return answer
 
 
-def _recovered(path: Path, kept: History, config: Config, past: Past, answer: Answer) -> None:
+def _recovered(path: Path, kept: History, config: Config, past: Past, answer: Answer, *, repair: bool) -> None:
     life = Life(path, kept, config, named(past.ids), ManualClock(past.now_ms))
     told = life.open()
+    if repair:
+        life.repair()
     states = crash.follow(config, past.states, crash.Open(told))
     if not states:
         raise StoppedError([f"the open told incarnation {told}, which no state explains"])

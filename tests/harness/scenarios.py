@@ -33,10 +33,11 @@ Life = tuple[Op | str, ...]
 
 
 class Scenario(NamedTuple):
-    """A name and the lives."""
+    """A name and the lives; `repair`: what they leave is damaged, and repaired before it is looked at."""
 
     name: str
     lives: tuple[Life, ...]
+    repair: bool = False
 
 
 JOBS: Final = (
@@ -96,6 +97,7 @@ SCENARIOS: Final = (
     _armed("cancel", HELD, ops.Cancel(6)),
     _armed("cancel of a lease", HELD, ops.Cancel(1)),
     _armed("discard", (*HELD, ops.Cancel(6)), ops.Discard(6)),
+    Scenario("repair", ((*HELD, "damage"), ("open", "arm", "repair")), repair=True),
 )
 
 CUT_IN_THE_MIDDLE: Final = (FIRST_OPEN, LARGE_BATCH)
