@@ -7,7 +7,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from tests.harness.mutate.changes import Change, changes, modules, source_of
 from tests.harness.mutate.forge import ROOT, Forge, Tried
 from tests.harness.mutate.verdicts import Verdict, judged, listed
 
+QUIET_S: Final = 2.0
 RESULTS: Final = ROOT / "out" / "mutate.ndjson"
 EPILOG: Final = """examples:
   scripts/mutate --module agenda --module core.decide      these, about a second for each change
@@ -83,39 +84,59 @@ def main(given: Sequence[str]) -> int:
     tried = [done[change.key] for change in chosen if change.key in done]
     left = [change for change in chosen if change.key not in done]
     if left:
-        problem = None
         forge = Forge()
-        for _, nothing in forge.try_all([None]):
-            problem = nothing if nothing.killed else None
-        if problem is not None:
-            print(f"mutate: the lane is red without any change: {problem.stage}: {problem.how}", file=sys.stderr)
-            return 2
+        for tests in (False, True):
+            for _, nothing in forge.try_all([None], tests=tests):
+                if nothing.killed:
+                    print(f"mutate: red without any change: {nothing.stage}: {nothing.how}", file=sys.stderr)
+                    return 2
         tried += run(forge, left, asked)
     verdict = judged(tried, listed(), names if whole else [])
     return told(asked, verdict, len(chosen))
 
 
 def run(forge: Forge, left: Sequence[Change], asked: argparse.Namespace) -> list[Tried]:
-    """Try the changes; results are kept as they come."""
-    tried: list[Tried] = []
+    """Try the changes in lock-step, what is left of them in the tests; results are kept as they come."""
     digests = {change.module: digest(change.module) for change in left}
     RESULTS.parent.mkdir(exist_ok=True)
-    last = time.monotonic()
     with RESULTS.open("a", encoding="utf-8") as file:
-        for change, found in forge.try_all(left, jobs=asked.jobs):
-            if change is None:
-                continue
-            tried.append(found)
+
+        def keep(change: Change, found: Tried) -> None:
             row = {**found._asdict(), "module": change.module, "digest": digests[change.module]}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
-            if not found.killed and not asked.json:
-                print(f"survived: {found.key}", flush=True)
-            if time.monotonic() - last > 2.0:
-                last = time.monotonic()
-                killed = sum(one.killed for one in tried)
-                print(f"mutate: {len(tried)} of {len(left)} tried, {killed} killed", file=sys.stderr, flush=True)
-    return tried
+
+        tick = ticker(len(left))
+        killed, suspects = list[Tried](), list[Change]()
+        for change, found in forge.try_all(left, jobs=asked.jobs):
+            if change is not None and found.killed:
+                killed.append(found)
+                keep(change, found)
+            elif change is not None:
+                suspects.append(change)
+            tick(f"{len(killed) + len(suspects)} in lock-step, {len(suspects)} left")
+        settled = list[Tried]()
+        for change, found in forge.try_all(suspects, jobs=asked.jobs, tests=True):
+            if change is not None:
+                settled.append(found)
+                keep(change, found)
+                if not (found.killed or asked.json):
+                    print(f"survived: {found.key}", flush=True)
+            tick(f"all in lock-step, {len(settled)} of {len(suspects)} left over in the tests")
+    return [*killed, *settled]
+
+
+def ticker(changes: int) -> Callable[[str], None]:
+    """Progress on stderr, at most every two seconds."""
+    last = time.monotonic()
+
+    def tick(done: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > QUIET_S:
+            last = time.monotonic()
+            print(f"mutate: of {changes} changes {done}", file=sys.stderr, flush=True)
+
+    return tick
 
 
 def told(asked: argparse.Namespace, verdict: Verdict, chosen: int) -> int:

@@ -72,7 +72,7 @@ class Tried(NamedTuple):
 
 
 class Forge:
-    """A process that has loaded all but the queue. Keep it single-threaded: it forks."""
+    """A process that has loaded all but the queue. It stays single-threaded: it forks."""
 
     def __init__(self) -> None:
         import hypothesis.stateful
@@ -85,14 +85,19 @@ class Forge:
         gc.collect()
         gc.freeze()
 
-    def try_all(self, changes: Sequence[Change | None], *, jobs: int = 1) -> Iterator[tuple[Change | None, Tried]]:
-        """Try changes, `jobs` at a time (None: none made, which must pass), in the order in which they end."""
+    def try_all(
+        self, changes: Sequence[Change | None], *, jobs: int = 1, tests: bool = False
+    ) -> Iterator[tuple[Change | None, Tried]]:
+        """Try changes, `jobs` at a time (None: none made, which must pass), in the order in which they end.
+
+        In the lock-step parts, or, `tests`, in the tests: those cost ten times as much, and are for what is left.
+        """
         waiting = list(changes)[::-1]
         running: list[_Attempt] = []
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
-                    running.append(_Attempt(waiting.pop(), self._tours))
+                    running.append(_Attempt(waiting.pop(), {} if tests else self._tours))
                 select.select([one.pipe for one in running], [], [], 0.5)
                 for one in list(running):
                     tried = one.look()
@@ -203,6 +208,9 @@ def _put_in_place(change: Change | None) -> None:
 
 
 def _stages(tours: Tours, scratch: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if not tours:
+        yield "tests", partial(_tests, scratch)
+        return
     from tests.harness import quick, subject
 
     setattr(subject, "MEMORY", scratch)  # noqa: B010  mypy: the constant is final, but not for this process
@@ -212,7 +220,6 @@ def _stages(tours: Tours, scratch: Path) -> Iterator[tuple[str, Callable[[], Any
     for name, (graph, slices) in tours.items():
         subjects = "engine-narrow-renewed" if name in NARROW else "engine-renewed"
         yield f"tour:{name}", partial(quick.tour, graph, slices, subjects)
-    yield "tests", partial(_tests, scratch)
 
 
 def _tests(scratch: Path) -> None:
