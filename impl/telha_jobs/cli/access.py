@@ -1,14 +1,18 @@
 """A command's use of a queue: looking, finding jobs by their ids, changing them; refusals become exit codes here."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 import click
 
+from telha_jobs.audit import Marks
 from telha_jobs.cli.output import Refused, note, safe
+from telha_jobs.cli.places import Connection, Place, token_of
+from telha_jobs.cli.whereabouts import Served, server_of
 from telha_jobs.config import QueueConfig
 from telha_jobs.errors import (
     InvalidArgumentError,
@@ -19,14 +23,42 @@ from telha_jobs.errors import (
     QueueUnavailableError,
     WrongStateError,
 )
+from telha_jobs.protocol import Queue
 from telha_jobs.queue import JobQueue
-from telha_jobs.types import Job, State
+from telha_jobs.settings import find_file, load
+from telha_jobs.types import CheckReport, Job, Page, State
 from telha_jobs.view import View
+
+if TYPE_CHECKING:
+    from telha_jobs.client import Client
 
 _CANDIDATES_SHOWN = 5
 _PAGE_JOBS = 100
-_CHANGE_CONFIG = QueueConfig(durability="os")
-"""Nothing is told before the queue was closed, and a clean close makes everything durable in one go."""
+_TIMEOUT_S = 60.0
+_FOUND_TIMEOUT_S = 5.0
+"""A server that nobody named is not waited for: a reading command can do without."""
+_EXTRA = frozenset({"google", "grpc"})
+
+
+class Look(Protocol):
+    """What a view of a directory and a client of a server have in common."""
+
+    def get(self, job_id: UUID) -> Job: ...
+    def list_jobs(
+        self,
+        *,
+        state: State | None = None,
+        scope: UUID | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page: ...
+    def counts(self, *, scope: UUID | None = None, kind: str | None = None) -> dict[State, int]: ...
+    def check(self) -> CheckReport: ...
+    def rows(self) -> Iterator[tuple[UUID, tuple[Job, Marks] | None]]: ...
+    def now_ms(self) -> int: ...
+    def ids_with_prefix(self, prefix: str, limit: int) -> list[UUID]: ...
+    def quarantined(self) -> tuple[UUID, ...]: ...
 
 
 class Filters(NamedTuple):
@@ -49,24 +81,103 @@ def refusals() -> Iterator[None]:
 
 
 @contextmanager
-def looking(data: str) -> Iterator[View]:
-    """A view for a reading command; says when it may show what is not durable yet."""
-    with refusals(), View.open(data) as view:
+def looking(place: Place, *, beside: bool = False) -> Iterator[Look]:
+    """What a reading command looks at: a server, or a view of the directory; says when that may not be durable yet.
+
+    `beside`: reads so much that it would keep a server from its work; the server of a directory is left alone then.
+    """
+    if place.server is None and not beside:
+        with _found(place) as client:
+            if client is not None:
+                yield client
+                return
+    if place.server is not None:
+        with refusals(), connected(place.server) as client:
+            yield client
+        return
+    with refusals(), View.open(place.data) as view:
         if view.owned_elsewhere:
-            note(f"{data} is open elsewhere ({view.owner}): this may show what is not durable yet")
+            note(f"{place.data} is open elsewhere ({view.owner}): this may show what is not durable yet")
         yield view
 
 
 @contextmanager
-def preparing(data: str) -> Iterator[View]:
-    """A view for a writing command to find its jobs in; refuses when the queue is open elsewhere."""
-    with refusals(), View.open(data) as view:
+def preparing(place: Place) -> Iterator[Look]:
+    """What a writing command finds its jobs in: the server of `located`, or a view; refuses when there is neither."""
+    if place.server is not None:
+        with refusals(), connected(place.server) as client:
+            yield client
+        return
+    with refusals(), View.open(place.data) as view:
         if view.owner is not None:
-            raise QueueLockedError(data, detail=view.owner)
+            raise QueueLockedError(place.data, detail=view.owner)
         yield view
 
 
-def jobs_of(view: View, filters: Filters) -> Iterator[Job]:
+def located(place: Place) -> Place:
+    """The place for a writing command: a directory whose database a server has open is that server."""
+    served = None if place.server is not None else server_of(place.data)
+    if served is None:
+        return place
+    note(f"{place.data} is served at {served.address} by process {served.process}: asking there")
+    return place._replace(server=_connection(place, served))
+
+
+@contextmanager
+def _found(place: Place) -> Iterator["Client | None"]:
+    """A client of the server that has the directory's database open, if there is one and it answers."""
+    served = server_of(place.data)
+    if served is None:
+        yield None
+        return
+    with ExitStack() as open_now:
+        try:
+            client = open_now.enter_context(connected(_connection(place, served), timeout_s=_FOUND_TIMEOUT_S))
+            client.now_ms()
+        except (Refused, QueueError) as error:
+            note(f"the server at {served.address} was not asked: {error}")
+            yield None
+        else:
+            with refusals():
+                yield client
+
+
+def _connection(place: Place, served: Served) -> Connection:
+    if served.tls and place.to_server.tls_ca is None:
+        raise Refused(f"the server at {served.address} wants TLS: give --tls-ca FILE")
+    return place.to_server._replace(target=served.address)
+
+
+@contextmanager
+def connected(connection: Connection, *, timeout_s: float = _TIMEOUT_S) -> Iterator["Client"]:
+    """A client of the server. A command does not wait for one that is not there."""
+    try:
+        from telha_jobs.client import TLS, connect
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise Refused(f"a server needs the extra [server] ({error.name} is missing): telha-jobs[server]") from None
+    tls = None
+    if connection.tls_ca is not None:
+        tls = TLS(
+            ca=connection.tls_ca,
+            certificate=connection.tls_certificate,
+            key=connection.tls_key,
+            server_name=connection.tls_name,
+        )
+    token = token_of(connection)
+    with connect(
+        connection.target, token=token, tls=tls, timeout_s=timeout_s, wait=False, insecure=connection.insecure
+    ) as client:
+        yield client
+
+
+def configured(place: Place) -> QueueConfig:
+    """The configuration for a command that opens the queue itself."""
+    return load(find_file(place.config)).queue
+
+
+def jobs_of(view: Look, filters: Filters) -> Iterator[Job]:
     """Every job under the filters, in id order, a page at a time."""
     after = None
     while True:
@@ -82,7 +193,7 @@ def take(jobs: Iterator[Job], limit: int) -> Iterator[Job]:
     return islice(jobs, limit) if limit else jobs
 
 
-def resolve(view: View, given: Sequence[str]) -> list[UUID]:
+def resolve(view: Look, given: Sequence[str]) -> list[UUID]:
     """The jobs whose ids, or beginnings of ids, are given; each once.
 
     An ambiguous one is a usage error that names candidates; an unknown one is refused. All are looked at first.
@@ -113,11 +224,11 @@ class Changes(NamedTuple):
     refused: list[QueueError]
 
 
-def change(data: str, job_ids: Sequence[UUID], action: Callable[[JobQueue, UUID], None]) -> Changes:
+def change(place: Place, job_ids: Sequence[UUID], action: Callable[[Queue, UUID], None]) -> Changes:
     """Open the queue and change the jobs one by one. A refused job is left as it is, and the others are changed."""
     changes = Changes([], [])
     try:
-        with JobQueue.open(data, config=_CHANGE_CONFIG) as queue:
+        with _opened(place) as queue:
             for job_id in job_ids:
                 try:
                     action(queue, job_id)
@@ -127,8 +238,21 @@ def change(data: str, job_ids: Sequence[UUID], action: Callable[[JobQueue, UUID]
                     changes.done.append(job_id)
     except QueueUnavailableError:
         if changes.done:
-            note(
-                f"{len(changes.done)} of {len(job_ids)} jobs were changed before this, perhaps not durably: look again"
-            )
+            durably = "" if place.server is not None else ", perhaps not durably"
+            note(f"{len(changes.done)} of {len(job_ids)} jobs were changed before this{durably}: look again")
         raise
     return changes
+
+
+@contextmanager
+def _opened(place: Place) -> Iterator[Queue]:
+    """The queue of a place, for changes.
+
+    Nothing is told before a directory's queue was closed, and a clean close makes everything durable in one go.
+    """
+    if place.server is not None:
+        with connected(place.server) as client:
+            yield client
+        return
+    with JobQueue.open(place.data, config=replace(configured(place), durability="os")) as queue:
+        yield queue

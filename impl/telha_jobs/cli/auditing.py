@@ -11,12 +11,12 @@ from uuid import UUID
 import click
 
 from telha_jobs.audit import Across, Finding, LineError, Marks, job_of, replay, row_of
-from telha_jobs.cli.access import looking
-from telha_jobs.cli.options import data_option, examples, json_option
+from telha_jobs.cli.access import Look, looking
+from telha_jobs.cli.options import examples, json_option
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
+from telha_jobs.cli.places import Place, optional_place_options, place_options
 from telha_jobs.json_form import dumps, to_json
 from telha_jobs.types import Job
-from telha_jobs.view import View
 
 _PROGRESS_JOBS = 100_000
 
@@ -46,22 +46,22 @@ class _Told(NamedTuple):
     help="Lines of `telha jobs export`, or of `ls --json --limit 0`, instead of a database.",
 )
 @json_option("One object per finding, and one with the sums.")
-@click.option("--data", metavar="DIR", help="The queue's directory.  [env: TELHA_DATA]")
+@optional_place_options
 @click.pass_context
-def audit(ctx: click.Context, data: str | None, log: str | None, *, as_json: bool) -> None:
+def audit(ctx: click.Context, place: Place | None, log: str | None, *, as_json: bool) -> None:
     """Take every job's event log through the transition table, and hold the job against what it tells.
 
     Names the first rule that each job breaks, then those that jobs break in each other's company: ids, keys, commits,
     incarnations, the order of grants. Exit code 0 when no rule is broken, 1 otherwise. What depends on the
     configuration, such as the length of a back-off, is only held to be plausible.
     """
-    if log is not None and data is not None:
-        raise click.UsageError("give a database with --data or lines with --log, not both", ctx)
+    if log is not None and any(ctx.params.get(name) is not None for name in ("data", "server")):
+        raise click.UsageError("give a queue with --data or --server, or lines with --log, not both", ctx)
     with ExitStack() as open_now:
         if log is not None:
             jobs = _of_lines(open_now.enter_context(_text(log)))
         else:
-            jobs = _of_rows(open_now.enter_context(looking(_directory(ctx, data))))
+            jobs = _of_rows(open_now.enter_context(looking(_given(ctx, place), beside=True)))
         found = _audited(jobs, as_json=as_json)
     if found:
         ctx.exit(EXIT_REFUSED)
@@ -71,14 +71,14 @@ def audit(ctx: click.Context, data: str | None, log: str | None, *, as_json: boo
     short_help="Print every job with its log, as lines of JSON.",
     epilog=examples("telha jobs export >jobs.ndjson && telha jobs audit --log jobs.ndjson"),
 )
-@data_option
-def export(data: str) -> None:
+@place_options
+def export(place: Place) -> None:
     """Print every job: the fields of Job, as `ls --json` does, and under `row` what its row says besides.
 
     `telha jobs audit --log` reads it, on any machine. Exit code 1 when jobs could not be read.
     """
     unreadable = 0
-    with looking(data) as view:
+    with looking(place, beside=True) as view:
         for _, found in view.rows():
             if found is None:
                 unreadable += 1
@@ -89,11 +89,10 @@ def export(data: str) -> None:
         raise Refused(f"left out, because unreadable: {many(unreadable, 'job')}; see telha jobs check")
 
 
-def _directory(ctx: click.Context, data: str | None) -> str:
-    directory = ctx.obj if data is None else data
-    if not directory or "\0" in directory:
-        raise click.UsageError("what is to be audited? Give --data DIR (or TELHA_DATA), or --log FILE.", ctx)
-    return str(directory)
+def _given(ctx: click.Context, place: Place | None) -> Place:
+    if place is None:
+        raise click.UsageError("what is to be audited? Give --data DIR, --server ADDRESS or --log FILE.", ctx)
+    return place
 
 
 @contextmanager
@@ -106,7 +105,7 @@ def _text(log: str) -> Iterator[Iterator[str]]:
         yield file
 
 
-def _of_rows(view: View) -> Iterator[_Told]:
+def _of_rows(view: Look) -> Iterator[_Told]:
     for job_id, found in view.rows():
         if found is None:
             yield _Told(job_id, None, None, "")

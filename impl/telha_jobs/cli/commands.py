@@ -1,9 +1,12 @@
 """The command line: `telha`, its group `jobs`, and what they are told about themselves."""
 
+from typing import Any
+
 import click
 
 from telha_jobs.cli import auditing, configuring, reading, serving, writing
-from telha_jobs.cli.options import examples, group_data_option
+from telha_jobs.cli.options import examples
+from telha_jobs.cli.places import group_place_options
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -30,19 +33,20 @@ def telha() -> None:
     "  1  refused, the reason is on stderr; what was refused changed nothing\n"
     "  2  usage: a bad argument, an ambiguous id, no --data\n"
 )
-@group_data_option
+@group_place_options
 @click.pass_context
-def jobs(ctx: click.Context, data: str | None) -> None:
+def jobs(ctx: click.Context, given: dict[str, Any]) -> None:
     """Look at the jobs of a queue, and act on them.
 
-    A queue is a directory: --data DIR (before or after the command), or TELHA_DATA. While another process has it open,
-    ls, show, counts, check, audit and export still work and say that they may show what is not durable yet; the others
-    refuse.
+    A queue is a directory (--data DIR, or TELHA_DATA) or a server (--server ADDRESS, or TELHA_SERVER); options may
+    stand before or after the command. While a server has the directory open, commands find it by themselves. While
+    another process has, ls, show, counts, check, audit and export still work and say that they may show what is not
+    durable yet; the others refuse.
 
     Job ids may be cut short as long as one job is meant, with or without dashes. Data goes to stdout, everything else
     to stderr.
     """
-    ctx.obj = data
+    ctx.obj = given
 
 
 for command in (

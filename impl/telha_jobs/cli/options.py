@@ -16,7 +16,7 @@ from telha_jobs.types import SYSTEM_SCOPE
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _DIGITS = re.compile(r"[0-9a-f]{1,32}")
-_DATA_HELP = "The queue's directory.  [env: TELHA_DATA]"
+DATA_HELP = "The queue's directory.  [env: TELHA_DATA]"
 
 
 class ScopeType(click.ParamType[UUID]):
@@ -79,16 +79,6 @@ SCOPE, JOB_ID, KIND_FILTER = ScopeType(), IdType(), KindFilterType()
 DURATION, TIME = MillisecondsType("duration", parse_duration), MillisecondsType("time", parse_time)
 
 
-def group_data_option(command: Command) -> Command:
-    """`--data` of the group, with the environment behind it."""
-    return click.option("--data", metavar="DIR", envvar="TELHA_DATA", help=_DATA_HELP)(command)
-
-
-def data_option(command: Command) -> Command:
-    """`--data` of a command: its own, else the group's, else the environment's."""
-    return click.option("--data", metavar="DIR", callback=_data, help=_DATA_HELP)(command)
-
-
 def scope_filter(command: Command) -> Command:
     """`--scope` as a filter."""
     return click.option("--scope", type=SCOPE, help="Only this scope ('nil': the system scope).")(command)
@@ -102,15 +92,6 @@ def kind_filter(command: Command) -> Command:
 def json_option(what: str) -> Callable[[Command], Command]:
     """`--json`, saying what it prints."""
     return click.option("--json", "as_json", is_flag=True, help=what)
-
-
-def _data(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    directory = ctx.obj if value is None else value
-    if directory is None:
-        raise click.UsageError("which queue? Give its directory with --data DIR, or set TELHA_DATA.", ctx)
-    if not directory or "\0" in directory:
-        raise click.BadParameter("must name a directory", ctx, param)
-    return str(directory)
 
 
 def examples(*commands: str) -> str:

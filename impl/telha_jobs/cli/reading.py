@@ -5,12 +5,12 @@ from uuid import UUID
 
 import click
 
-from telha_jobs.cli.access import Filters, jobs_of, looking, resolve, take
-from telha_jobs.cli.options import JOB_ID, data_option, examples, json_option, kind_filter, scope_filter
+from telha_jobs.cli.access import Filters, Look, jobs_of, looking, resolve, take
+from telha_jobs.cli.options import JOB_ID, examples, json_option, kind_filter, scope_filter
 from telha_jobs.cli.output import EXIT_REFUSED, line, many, note, safe
+from telha_jobs.cli.places import Place, place_options
 from telha_jobs.json_form import dumps
 from telha_jobs.types import State
-from telha_jobs.view import View
 
 _STATES = click.Choice([state.value for state in State])
 
@@ -27,11 +27,13 @@ _STATES = click.Choice([state.value for state in State])
 @kind_filter
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="At most so many; 0: all.")
 @json_option("One object per line, named as the fields of Job.")
-@data_option
-def ls(data: str, state_name: str | None, scope: UUID | None, kind: str | None, limit: int, *, as_json: bool) -> None:
+@place_options
+def ls(
+    place: Place, state_name: str | None, scope: UUID | None, kind: str | None, limit: int, *, as_json: bool
+) -> None:
     """List jobs in the order of their ids, which is the order they were added in."""
     filters = Filters(None if state_name is None else State(state_name), scope, kind)
-    with looking(data) as view:
+    with looking(place) as view:
         jobs = jobs_of(view, filters)
         shown = 0
         if as_json:
@@ -50,7 +52,7 @@ def ls(data: str, state_name: str | None, scope: UUID | None, kind: str | None, 
         _note_the_rest(view, filters, shown, more=next(jobs, None) is not None)
 
 
-def _note_the_rest(view: View, filters: Filters, shown: int, *, more: bool) -> None:
+def _note_the_rest(view: Look, filters: Filters, shown: int, *, more: bool) -> None:
     """Say what a listing leaves out: jobs past the limit, and jobs that cannot be read."""
     counted = view.counts(scope=filters.scope, kind=filters.kind)
     total = sum(counted.values()) if filters.state is None else counted[filters.state]
@@ -74,10 +76,10 @@ def _note_the_rest(view: View, filters: Filters, shown: int, *, more: bool) -> N
 )
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @json_option("One object, named as the fields of Job.")
-@data_option
-def show(data: str, job_id: str, *, as_json: bool) -> None:
+@place_options
+def show(place: Place, job_id: str, *, as_json: bool) -> None:
     """Show a job and the log of what happened to it, oldest event first. Times are UTC."""
-    with looking(data) as view:
+    with looking(place) as view:
         [found] = resolve(view, [job_id])
         job = view.get(found)
         if as_json:
@@ -95,10 +97,10 @@ def show(data: str, job_id: str, *, as_json: bool) -> None:
 @scope_filter
 @kind_filter
 @json_option("One object with the five states.")
-@data_option
-def counts(data: str, scope: UUID | None, kind: str | None, *, as_json: bool) -> None:
+@place_options
+def counts(place: Place, scope: UUID | None, kind: str | None, *, as_json: bool) -> None:
     """Count jobs by state. Quarantined jobs are not counted."""
-    with looking(data) as view:
+    with looking(place) as view:
         found = view.counts(scope=scope, kind=kind)
         if as_json:
             line(dumps({state.value: number for state, number in found.items()}))
@@ -113,14 +115,14 @@ def counts(data: str, scope: UUID | None, kind: str | None, *, as_json: bool) ->
     epilog=examples("telha jobs check && echo all is well"),
 )
 @json_option("One object, named as the fields of CheckReport.")
-@data_option
-def check(data: str, *, as_json: bool) -> None:
+@place_options
+def check(place: Place, *, as_json: bool) -> None:
     """Read the whole database and prove that every derived entry follows from the rows.
 
     Lists what is wrong, and the jobs in quarantine: their rows cannot be decoded, and they never run. Exit code 0 when
     nothing is wrong, 1 otherwise; a job in quarantine is out of harm's way and wrong no more.
     """
-    with looking(data) as view:
+    with looking(place, beside=True) as view:
         report = view.check()
     if as_json:
         line(dumps(report))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from telha_jobs.cli import whereabouts
 from telha_jobs.cli.access import refusals
 from telha_jobs.cli.configuring import settings_of, settings_options
 from telha_jobs.cli.options import examples
@@ -122,10 +123,13 @@ async def _serve(
         loop.add_signal_handler(one, told.put_nowait, one)
     server = await server_class.start(queue, settings)
     try:
-        line(f"telha serves {safe(data)} on {server.address}{_measured(metrics, settings.metrics)}")
-        name = (await told.get()).name
-        note(f"{name}: stopping, leases may be submitted for {settings.grace_ms / 1_000:g} s more")
+        with whereabouts.told(data, server.address, tls=settings.tls_key is not None):
+            line(f"telha serves {safe(data)} on {server.address}{_measured(metrics, settings.metrics)}")
+            name = (await told.get()).name
+            note(f"{name}: stopping, leases may be submitted for {settings.grace_ms / 1_000:g} s more")
     finally:
+        if metrics is not None:
+            metrics.unwell("the server is stopping")
         stopping = loop.create_task(server.stop(settings.grace_ms / 1_000))
         again = loop.create_task(told.get())
         await asyncio.wait({stopping, again}, return_when=asyncio.FIRST_COMPLETED)

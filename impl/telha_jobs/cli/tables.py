@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from telha_jobs.cli import output
+from telha_jobs.cli.access import Look
 from telha_jobs.cli.output import safe
 from telha_jobs.cli.times import absolute, brief, relative
 from telha_jobs.json_form import to_json
 from telha_jobs.types import Event, Job, State
-from telha_jobs.view import View
 
 LISTING_ROWS = 1_000
 _VALUE_LINES_MAX = 40
@@ -68,7 +68,7 @@ _FORMS = (
 class Listing:
     """A listing that is printed a chunk at a time: the header once, in the form that fitted the first chunk."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: Look) -> None:
         self._view = view
         self._forms = list(_FORMS)
         self._widths: dict[str, int] = {}

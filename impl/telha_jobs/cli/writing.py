@@ -1,4 +1,7 @@
-"""The commands that change something: `retry`, `cancel`, `discard`, `enqueue`. The queue must not be open elsewhere."""
+"""The commands that change something: `retry`, `cancel`, `discard`, `enqueue`.
+
+A queue that is open elsewhere is changed through its server, if it has one.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,24 +13,35 @@ from uuid import UUID
 import click
 
 from telha_jobs import arguments
-from telha_jobs.cli.access import Filters, change, jobs_of, preparing, refusals, resolve, take
+from telha_jobs.cli.access import (
+    Filters,
+    change,
+    configured,
+    connected,
+    jobs_of,
+    located,
+    preparing,
+    refusals,
+    resolve,
+    take,
+)
 from telha_jobs.cli.options import (
     DURATION,
     JOB_ID,
     SCOPE,
     TIME,
-    data_option,
     examples,
     json_option,
     kind_filter,
     scope_filter,
 )
 from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
-from telha_jobs.config import QueueConfig
+from telha_jobs.cli.places import Connection, Place, place_options
 from telha_jobs.json_form import NotJSONError, dumps, loads
+from telha_jobs.protocol import Queue
 from telha_jobs.queue import JobQueue
 from telha_jobs.rules import PRIORITY_MAX
-from telha_jobs.types import SYSTEM_SCOPE, NewJob, State
+from telha_jobs.types import SYSTEM_SCOPE, NewJob, Receipt, State
 
 _REASONS = ("attempts", "expired", "rejected", "cancelled")
 _WITHOUT_CANCELLED = _REASONS[:-1]
@@ -54,9 +68,9 @@ _SYSTEM_KINDS = "system:"
 )
 @click.option("--limit", type=click.IntRange(min=1), help="With --all: at most so many, the oldest.")
 @click.option("--yes", is_flag=True, help="With --all: do not ask.")
-@data_option
+@place_options
 def retry(
-    data: str,
+    place: Place,
     job_ids: tuple[str, ...],
     scope: UUID | None,
     kind: str | None,
@@ -76,9 +90,10 @@ def retry(
     if narrowed and not every:
         raise click.UsageError("--scope, --kind, --reason and --limit go with --all")
     if not every:
-        _change_given(data, job_ids, "retried", JobQueue.retry)
+        _change_given(place, job_ids, "retried", lambda queue, job_id: queue.retry(job_id))
         return
-    with preparing(data) as view:
+    place = located(place)
+    with preparing(place) as view:
         wanted = reasons or _WITHOUT_CANCELLED
         dead = jobs_of(view, Filters(State.DEAD, scope, kind))
         found = [job.job_id for job in take((job for job in dead if job.dead_reason in wanted), limit or 0)]
@@ -87,7 +102,7 @@ def retry(
         return
     if not yes:
         _confirm(f"Retry {many(len(found), 'job')} dead by {', '.join(dict.fromkeys(wanted))}?")
-    _change(data, found, "retried", JobQueue.retry)
+    _change(place, found, "retried", lambda queue, job_id: queue.retry(job_id))
 
 
 @click.command(
@@ -95,13 +110,13 @@ def retry(
     epilog=examples("telha jobs cancel 0199c2f1-7a3e"),
 )
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
-@data_option
-def cancel(data: str, job_ids: tuple[str, ...]) -> None:
+@place_options
+def cancel(place: Place, job_ids: tuple[str, ...]) -> None:
     """Make pending, failed or leased jobs dead, as cancelled. Prints the ids of those it cancelled.
 
     A lease on such a job is no longer current: whatever its worker submits is refused.
     """
-    _change_given(data, job_ids, "cancelled", JobQueue.cancel)
+    _change_given(place, job_ids, "cancelled", lambda queue, job_id: queue.cancel(job_id))
 
 
 @click.command(
@@ -109,10 +124,10 @@ def cancel(data: str, job_ids: tuple[str, ...]) -> None:
     epilog=examples("telha jobs discard 0199c2f1-7a3e"),
 )
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
-@data_option
-def discard(data: str, job_ids: tuple[str, ...]) -> None:
+@place_options
+def discard(place: Place, job_ids: tuple[str, ...]) -> None:
     """Remove completed or dead jobs for good, with their logs and keys. Prints the ids of those it removed."""
-    _change_given(data, job_ids, "discarded", JobQueue.discard)
+    _change_given(place, job_ids, "discarded", lambda queue, job_id: queue.discard(job_id))
 
 
 @click.command(
@@ -136,9 +151,9 @@ def discard(data: str, job_ids: tuple[str, ...]) -> None:
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="May be given several times.")
 @click.option("--payload-version", type=int, default=1, show_default=True, help="Your own schema number.")
 @json_option("One object, named as the fields of Receipt, instead of the id.")
-@data_option
+@place_options
 def enqueue(
-    data: str,
+    place: Place,
     kind: str,
     payload: str,
     scope: UUID | None,
@@ -163,22 +178,38 @@ def enqueue(
         headers=_headers(headers),
         **options,
     )
-    with refusals():
-        # Before a queue is made for it: a bad argument changes nothing.
-        arguments.draft_of(job, QueueConfig())
-    directory = Path(data)
-    making = not directory.is_dir() or next(directory.iterdir(), None) is None
-    if not making:
-        # A directory that holds something else than a queue is a mistake, and no place to make one.
-        with preparing(data):
-            pass
-    with refusals(), JobQueue.open(data) as queue:
-        if making:
-            note(f"there was no queue in {data}: made one")
-        receipt = queue.enqueue(**{one.name: getattr(job, one.name) for one in fields(job)})
+    place = located(place)
+    receipt = _added(place, job) if place.server is None else _sent(place.server, job)
     line(dumps(receipt) if as_json else str(receipt.job_id))
     if not receipt.created:
         note(f"the key names this job already ({receipt.state.value}): nothing was added")
+
+
+def _added(place: Place, job: NewJob) -> Receipt:
+    """Add the job to the queue of a directory, and make that if there is none."""
+    with refusals():
+        # Before a queue is made for it: a bad argument changes nothing.
+        config = configured(place)
+        arguments.draft_of(job, config)
+    directory = Path(place.data)
+    making = not directory.is_dir() or next(directory.iterdir(), None) is None
+    if not making:
+        # A directory that holds something else than a queue is a mistake, and no place to make one.
+        with preparing(place):
+            pass
+    with refusals(), JobQueue.open(place.data, config=config) as queue:
+        if making:
+            note(f"there was no queue in {place.data}: made one")
+        return _enqueue(queue, job)
+
+
+def _sent(connection: Connection, job: NewJob) -> Receipt:
+    with refusals(), connected(connection) as client:
+        return _enqueue(client, job)
+
+
+def _enqueue(queue: Queue, job: NewJob) -> Receipt:
+    return queue.enqueue(**{one.name: getattr(job, one.name) for one in fields(job)})
 
 
 def _payload(text: str) -> Any:
@@ -213,16 +244,17 @@ def _confirm(question: str) -> None:
         raise Refused("not confirmed: nothing was changed (--yes does not ask)")
 
 
-def _change_given(data: str, given: Sequence[str], done: str, action: Callable[[JobQueue, UUID], None]) -> None:
-    with preparing(data) as view:
+def _change_given(place: Place, given: Sequence[str], done: str, action: Callable[[Queue, UUID], None]) -> None:
+    place = located(place)
+    with preparing(place) as view:
         job_ids = resolve(view, given)
-    _change(data, job_ids, done, action)
+    _change(place, job_ids, done, action)
 
 
-def _change(data: str, job_ids: Sequence[UUID], done: str, action: Callable[[JobQueue, UUID], None]) -> None:
+def _change(place: Place, job_ids: Sequence[UUID], done: str, action: Callable[[Queue, UUID], None]) -> None:
     """Change the jobs; the ids of those that were changed on stdout, refusals and the sum on stderr."""
     with refusals():
-        changes = change(data, job_ids, action)
+        changes = change(place, job_ids, action)
     for job_id in changes.done:
         line(str(job_id))
     for refusal in changes.refused:

@@ -10,7 +10,7 @@
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -35,17 +35,12 @@ KINDS_MAX: Final = 100
 
 
 class Metrics(Collector):
-    """Counts what happens to one open queue from now on; attach it right after the open. Thread-safe.
+    """Counts what happens to one open queue from now on; attach it right after the open. Thread-safe."""
 
-    `healthy` may say why the process that serves the queue takes no work (None: it does), such as that it is stopping.
-    """
-
-    def __init__(
-        self, queue: JobQueue, *, kinds_max: int = KINDS_MAX, healthy: Callable[[], str | None] = lambda: None
-    ) -> None:
+    def __init__(self, queue: JobQueue, *, kinds_max: int = KINDS_MAX) -> None:
         self._engine: Engine = queue.engine
         self._tally = Tally(kinds_max=kinds_max)
-        self._healthy = healthy
+        self._unwell: str | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -88,7 +83,11 @@ class Metrics(Collector):
             self._engine.require_open()
         except QueueUnavailableError as error:
             return str(error)
-        return self._healthy()
+        return self._unwell
+
+    def unwell(self, reason: str) -> None:
+        """Be unhealthy from now on although the queue takes writes: its process takes no work, for this reason."""
+        self._unwell = reason
 
     def _observe(self, tally: Tally | None) -> None:
         store = self._engine.store

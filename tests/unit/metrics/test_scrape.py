@@ -160,15 +160,11 @@ def test_health(watch: Watch) -> None:
     assert get(port, "/metrics")[0].status == 200
 
 
-def test_health_of_the_process(tmp_path: Path) -> None:
+def test_health_of_the_process(watched: Watched) -> None:
     """A server that is stopping says so although the queue still takes writes."""
-    reasons: list[str | None] = [None]
-    with JobQueue.open(tmp_path / "queue") as queue:
-        metrics = Metrics(queue, healthy=lambda: reasons[0])
-        assert metrics.health() is None
-        reasons[0] = "stopping"
-        assert metrics.health() == "stopping"
-        metrics.stop()
+    assert watched.metrics.health() is None
+    watched.metrics.unwell("the server is stopping")
+    assert watched.metrics.health() == "the server is stopping"
 
 
 def _samples(families: Any) -> Samples:
