@@ -107,13 +107,6 @@ class Agenda:
 
     # -- changes
 
-    def advance(self, now: int) -> None:
-        """Let time pass: scopes whose first row came due join the ring by (due, scope)."""
-        self._now = now
-        if self._waking and self._waking[0][0] <= now:
-            for scope in self._wake_due():
-                self._take_ticket(scope)
-
     def insert(self, row: Row) -> None:
         """A row became pending or failed. A due row puts its scope into the ring."""
         place = (row.due, row.job_id)
@@ -198,8 +191,13 @@ class Agenda:
     # -- undoing (a commit that met a conflict)
 
     def begin(self, now: int) -> None:
-        """A unit of work begins. Tickets are remembered from here on, so that `roll_back` can give them back."""
-        self.advance(now)
+        """A unit of work begins: scopes whose first row came due join the ring by (due, scope). Tickets are remembered
+        from then on, so that `roll_back` can give them back.
+        """
+        self._now = now
+        if self._waking and self._waking[0][0] <= now:
+            for scope in self._wake_due():
+                self._take_ticket(scope)
         self._journal = {}
         self._unwritten = {}
 

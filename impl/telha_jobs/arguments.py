@@ -36,6 +36,7 @@ from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
 
 _SYSTEM_KINDS = "system:"
 FILTERS_MAX = 65_536
+_EVERYTHING = Filters(None, None)
 
 
 def draft(
@@ -181,6 +182,8 @@ def worker(value: Any) -> str:
 
 def filters(scopes: Iterable[UUID] | None, kinds: Iterable[str] | None) -> Filters:
     """Which jobs a lease may take."""
+    if kinds is None and scopes is None:
+        return _EVERYTHING
     return Filters(
         None if kinds is None else tuple(_kinds("kinds", kinds)),
         None if scopes is None else frozenset(_scopes("scopes", scopes)),

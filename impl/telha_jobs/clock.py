@@ -118,18 +118,14 @@ class QueueClock:
         self._boot_at_open_ms = _reading(clock, "boot_ms")
         self._wall_at_open_ms = min(_reading(clock, "wall_ms"), TIME_MAX_MS)
         self._base_ms = max(self._wall_at_open_ms, high_water_ms)
-        self._newest_ms = self._base_ms
+        self.newest_ms = self._base_ms
+        """The newest time `now` has returned; before the first call, where it starts. The high water to store."""
         ahead = self._base_ms - self._wall_at_open_ms
         if ahead > 0:
             _log.warning(
                 "the wall clock is %d ms behind the newest time in the database: it runs at half speed until they meet",
                 ahead,
             )
-
-    @property
-    def newest_ms(self) -> int:
-        """The newest time `now` has returned; before the first call, where it starts. The high water to store."""
-        return self._newest_ms
 
     def now(self) -> int:
         """Milliseconds since the epoch; never less than any earlier answer."""
@@ -142,9 +138,9 @@ class QueueClock:
             slowed = self._base_ms + elapsed // 2
             if slowed > running:
                 running = slowed
-            if running > self._newest_ms:
-                self._newest_ms = min(TIME_MAX_MS, running)
-            return self._newest_ms
+            if running > self.newest_ms:
+                self.newest_ms = min(TIME_MAX_MS, running)
+            return self.newest_ms
 
     def ahead_ms(self) -> int:
         """How far `now` is ahead of what the wall clock says at this moment; 0 when it is not."""

@@ -102,7 +102,7 @@ def unpack_plain(packed: bytes) -> Any:
 
 def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
     """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
-    key = job_key(*record[:5])
+    key = job_key(record[0], record[1], record[2], record[3], record[4])
     fields = (*record[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)
     body = RECORD_VERSION + _packers.strict(fields)
     return key, body + _CRC.pack(google_crc32c.value(key + body))

@@ -174,8 +174,7 @@ class JobQueue:
         """
         self._engine.require_open()
         name = arguments.worker(worker)
-        wanted = arguments.filters(scopes, kinds)
-        granted = self._lease(name, 1, wanted, wait_ms)
+        granted = self._lease(name, 1, arguments.filters(scopes, kinds), wait_ms)
         return granted[0] if granted else None
 
     def lease_batch(

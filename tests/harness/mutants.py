@@ -279,8 +279,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "one key, one job",
         "tours:keys",
         _ROWS,
-        "    if old is None or old.state is not new.state:\n",
-        "    if old is None or old.state is not new.state:\n"
+        "    if key != slot.key:\n",
+        "    if key != slot.key:\n"
         "        if new.key is not None and new.ended_at is not None:\n"
         "            writes.append(make_delete((Family.IDEM, idem_key(new.scope, new.key))))\n",
     ),

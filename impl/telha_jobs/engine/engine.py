@@ -45,6 +45,7 @@ class Engine:
         self.closing = False
         self._shared = Shared(store, config)
         self._in_step = True  # what is derived in memory is what the rows say
+        self._polling = 0  # polls that wait for work
         self._watchers: list[Callable[[], None]] = []
         self._observer: Observer | None = None
 
@@ -113,7 +114,11 @@ class Engine:
                 remaining_s = until - monotonic()
                 if replies or remaining_s <= 0:
                     return replies
-                self._work.wait(self.pause_s(remaining_s))
+                self._polling += 1
+                try:
+                    self._work.wait(self.pause_s(remaining_s))
+                finally:
+                    self._polling -= 1
 
         return self._reply(attempt, operation)
 
@@ -198,7 +203,7 @@ class Engine:
             if conflict is None:
                 if unit.refusals:
                     unit.tell_refusals()
-                if unit.made_ready:
+                if unit.inserted and (self._polling or self._watchers):
                     self._notify()
                 return reply
         raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")

@@ -5,30 +5,10 @@ one, because somebody else committed, forgets it; and a unit that uses a record 
 not change since. Jobs that ended are not kept.
 """
 
-from telha_jobs.agenda import Row
-from telha_jobs.core.record import Record
-from telha_jobs.engine.rows import ready_row
+from telha_jobs.engine.rows import Slot
 
 BYTES_MAX = 2 * 1024 * 1024
 """Of encoded rows in one generation; decoded they take some five times that, and there are two generations."""
-
-
-class Slot:
-    """A job in a unit of work: as it was read, as it is now, its entry in the agenda, and the bytes of its row."""
-
-    __slots__ = ("before", "kind", "now", "row", "size")
-
-    def __init__(self, record: Record | None, kind: int, row: Row | None) -> None:
-        self.before = record
-        self.now = record
-        self.kind = kind
-        self.row = row
-        self.size = 0
-
-
-def slot_of(record: Record, kind: int) -> Slot:
-    """The slot of a record that was read."""
-    return Slot(record, kind, ready_row(record, kind))
 
 
 class Known:

@@ -8,9 +8,10 @@ from uuid import UUID
 from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, unpack_value
 from telha_jobs.core import decide
-from telha_jobs.core.record import WAITING, Record
+from telha_jobs.core.record import Record
 from telha_jobs.engine.commands import Filters, Ref
 from telha_jobs.engine.find import find_job, require_current, stale_error
+from telha_jobs.engine.rows import ready_row
 from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError, QueueError
 from telha_jobs.keys import ready_key
@@ -33,8 +34,10 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
     """
     kinds = None if filters.kinds is None else unit.shared.kinds.matching(filters.kinds)
     leases: list[Lease] = []
+    shared = unit.shared
+    incarnation = shared.store.incarnation
     while len(leases) < limit:
-        row = unit.shared.agenda.first(kinds, filters.scopes)
+        row = shared.agenda.first(kinds, filters.scopes)
         if row is None:
             break
         record = _candidate(unit, row)
@@ -43,9 +46,7 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
         carried = _carried(unit, row, record)
         if carried is None:
             continue
-        leased = decide.granted(
-            record, unit.now, unit.policy(record.kind), worker=worker, incarnation=unit.shared.store.incarnation
-        )
+        leased = decide.granted(record, unit.now, unit.policy(record.kind), worker=worker, incarnation=incarnation)
         unit.move(record.job_id, leased)
         unit.served(record.scope)
         leases.append(_lease(leased, *carried))
@@ -59,9 +60,7 @@ def _candidate(unit: Unit, row: Row) -> Record | None:
         return None
     if (
         isinstance(record, Record)
-        and record.state in WAITING
-        and (record.scope, record.priority, record.due) == (row.scope, row.priority, row.due)
-        and unit.kind_number(record.kind) == row.kind
+        and ready_row(record, unit.shared.kinds.numbers.get(record.kind) or unit.kind_number(record.kind)) == row
     ):
         return record
     unit.drop_ready(row)
@@ -84,7 +83,9 @@ _scope_uuid = lru_cache(maxsize=4_096)(uuid_of)
 
 
 def _lease(record: Record, payload: Any, progress: Any) -> Lease:
-    return Lease(
+    lease = object.__new__(Lease)
+    # What the constructor of a frozen class does field by field, each by a call.
+    vars(lease).update(
         job_id=uuid_of(record.job_id),
         generation=record.generation,
         scope=_scope_uuid(record.scope),
@@ -97,6 +98,7 @@ def _lease(record: Record, payload: Any, progress: Any) -> Lease:
         worker=record.worker or "",
         progress=progress,
     )
+    return lease
 
 
 def extend(unit: Unit, refs: Sequence[Ref], progress: Mapping[bytes, bytes]) -> list[Outcome]:

@@ -27,52 +27,74 @@ def ids_value(key: bytes, kind: int) -> bytes:
     return key + u64(kind)
 
 
-def writes_for(
-    writes: list[Write], old: Record | None, new: Record | None, kind: int, *, sequence: int, token: bytes
-) -> int:
-    """Add the writes that turn the families that follow from `old` into those of `new` (None: no such job).
+class Slot:
+    """A job in a unit of work: its record as it was read and as it is now, and what of it is on disk.
 
-    Returns the size of the new row in bytes.
+    `row`: the entry in the agenda of `now`. `key`, `ready`, `timer`: the keys of what is on disk, of `before`; `size`:
+    bytes of the row's value as it was written last.
     """
+
+    __slots__ = ("before", "key", "kind", "now", "ready", "row", "size", "timer")
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.before: Record | None = None
+        self.now: Record | None = None
+        self.row: Row | None = None
+        self.key: bytes | None = None
+        self.ready: bytes | None = None
+        self.timer: bytes | None = None
+        self.size = 0
+
+
+def slot_of(record: Record, kind: int, key: bytes) -> Slot:
+    """The slot of a record that was read from the row at `key`."""
+    slot = Slot(kind)
+    slot.before = slot.now = record
+    slot.key = key
+    slot.row = ready_row(record, kind)
+    slot.ready = None if slot.row is None else ready_key(*slot.row)
+    time = timer_of(record)
+    slot.timer = None if time is None else timer_key(time, record.job_id)
+    return slot
+
+
+def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) -> None:
+    """Add the writes that make every family follow from `now` (None: no such job) instead of `before`.
+
+    The slot's keys become those of `now`: after a commit that was refused it is of no use any more.
+    """
+    new = slot.now
     if new is None:
-        if old is not None:
-            _remove(writes, old, kind)
-        return 0
+        if slot.before is not None and slot.key is not None:
+            _remove(writes, slot, slot.before, slot.key)
+        return
     key, value = encode_record(new, sequence=sequence, token=token)
     writes.append(make_put((Family.JOBS, key, value)))
-    ready, timer = _entries(new, kind)
-    old_ready, old_timer = (None, None) if old is None else _entries(old, kind)
-    if old is None or old.state is not new.state:
-        writes.append(make_put((Family.IDS, new.job_id, key + u64(kind))))
-        if old is not None:
-            writes.append(make_delete((Family.JOBS, row_key(old))))
+    row, time = slot.row, timer_of(new)
+    ready = None if row is None else ready_key(*row)
+    timer = None if time is None else timer_key(time, new.job_id)
+    if key != slot.key:
+        writes.append(make_put((Family.IDS, new.job_id, key + u64(slot.kind))))
+        if slot.key is not None:
+            writes.append(make_delete((Family.JOBS, slot.key)))
         elif new.key is not None:
             writes.append(make_put((Family.IDEM, idem_key(new.scope, new.key), new.job_id)))
-    if ready != old_ready:
-        _move(writes, Family.READY, old_ready, ready)
-    if timer != old_timer:
-        _move(writes, Family.TIMERS, old_timer, timer)
-    return len(value)
+    if ready != slot.ready:
+        _move(writes, Family.READY, slot.ready, ready)
+    if timer != slot.timer:
+        _move(writes, Family.TIMERS, slot.timer, timer)
+    slot.key, slot.ready, slot.timer, slot.size = key, ready, timer, len(value)
 
 
-def _remove(writes: list[Write], old: Record, kind: int) -> None:
-    writes += [make_delete((Family.JOBS, row_key(old))), make_delete((Family.IDS, old.job_id))]
+def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
+    writes += [make_delete((Family.JOBS, key)), make_delete((Family.IDS, old.job_id))]
     if old.key is not None:
         writes.append(make_delete((Family.IDEM, idem_key(old.scope, old.key))))
     if old.payload is None:
         writes.append(make_delete((Family.PAYLOADS, old.job_id)))
-    ready, timer = _entries(old, kind)
-    _move(writes, Family.READY, ready, None)
-    _move(writes, Family.TIMERS, timer, None)
-
-
-def _entries(record: Record, kind: int) -> tuple[bytes | None, bytes | None]:
-    """The record's keys in `ready` and `timers`; None where it has no entry."""
-    job_id, time = record.job_id, timer_of(record)
-    ready = None
-    if record.state in WAITING:
-        ready = ready_key(record.scope, kind, record.priority, record.due, job_id)
-    return ready, None if time is None else timer_key(time, job_id)
+    _move(writes, Family.READY, slot.ready, None)
+    _move(writes, Family.TIMERS, slot.timer, None)
 
 
 def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:

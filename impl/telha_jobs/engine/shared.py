@@ -45,7 +45,7 @@ class Shared:
         self.observer: Observer | None = None
         self.timers_floor = 0
         self.orphans_dropped = 0
-        self._policies: dict[str, Policy] = {}
+        self.policies: dict[str, Policy] = {}  # those that `policy` was asked for
         self._nonce = secrets.token_bytes(8)
         self._commits = 0
 
@@ -61,9 +61,9 @@ class Shared:
 
     def policy(self, kind: str) -> Policy:
         """The policy in force for a kind."""
-        policy = self._policies.get(kind)
+        policy = self.policies.get(kind)
         if policy is None:
-            policy = self._policies[kind] = self.config.policy_for(kind)
+            policy = self.policies[kind] = self.config.policy_for(kind)
         return policy
 
     def next_token(self) -> bytes:

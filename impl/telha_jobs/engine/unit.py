@@ -10,9 +10,8 @@ from telha_jobs.agenda import Row
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
 from telha_jobs.core.record import LIVE, WAITING, Record
-from telha_jobs.engine.known import Slot, slot_of
 from telha_jobs.engine.observer import Change, LeaseUse, make_change
-from telha_jobs.engine.rows import ready_row, row_key, writes_for
+from telha_jobs.engine.rows import Slot, ready_row, row_key, slot_of, write_slot
 from telha_jobs.engine.shared import Shared
 from telha_jobs.errors import InvalidArgumentError, LeaseEnd
 from telha_jobs.invariant import invariant
@@ -47,7 +46,6 @@ class Unit:
         "_checks",
         "_counts",
         "_ids_made",
-        "_inserted",
         "_keys",
         "_moves",
         "_new_kinds",
@@ -57,6 +55,7 @@ class Unit:
         "_served",
         "_slots",
         "_writes",
+        "inserted",
         "now",
         "refusals",
         "sequence",
@@ -78,7 +77,7 @@ class Unit:
         self._payloads: dict[bytes, bytes] = {}
         self._quarantined: dict[bytes, Unreadable] = {}
         self._removed: list[Row] = []
-        self._inserted: list[Row] = []
+        self.inserted: list[Row] = []  # waiting rows that this unit added: a waiting poll should look again
         self._served: bytes | None = None
         self._ids_made = False
         self._moves: list[Change] = []
@@ -87,7 +86,7 @@ class Unit:
 
     def policy(self, kind: str) -> Policy:
         """The rules in force for a kind."""
-        return self.shared.policy(kind)
+        return self.shared.policies.get(kind) or self.shared.policy(kind)
 
     # -- reading
 
@@ -99,9 +98,9 @@ class Unit:
         if job_id in self._quarantined:
             return self._quarantined[job_id]
         slot = self.shared.known.take(job_id)
-        if slot is not None and slot.now is not None:
+        if slot is not None and slot.key is not None:
             self._slots[job_id] = slot
-            self._checks.append(make_check((Family.JOBS, row_key(slot.now), self.sequence - 1)))
+            self._checks.append(make_check((Family.JOBS, slot.key, self.sequence - 1)))
             return slot.now
         place = self.read(Family.IDS, job_id)
         if place is None:
@@ -118,7 +117,7 @@ class Unit:
             record = decode_record(key, value)
         except UnreadableError:
             return Unreadable(key, value, kind)
-        self._slots[job_id] = slot_of(record, kind)
+        self._slots[job_id] = slot_of(record, kind, key)
         return record
 
     def read(self, family: Family, key: bytes) -> bytes | None:
@@ -169,7 +168,7 @@ class Unit:
         if record.payload is None:
             self._payloads[record.job_id] = payload
             self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
-        self._slots[record.job_id] = Slot(None, kind, None)
+        self._slots[record.job_id] = Slot(kind)
         self.move(record.job_id, record)
 
     def move(self, job_id: bytes, record: Record | None) -> None:
@@ -192,7 +191,7 @@ class Unit:
         if slot.row is not None:
             self._leave(slot.row)
         if row is not None:
-            self._inserted.append(row)
+            self.inserted.append(row)
             self.shared.agenda.insert(row)
         slot.row = row
 
@@ -272,23 +271,18 @@ class Unit:
 
     def roll_back(self) -> None:
         """Forget what was decided; the agenda is as it was before."""
-        self.shared.agenda.roll_back(self._removed, self._inserted)
+        self.shared.agenda.roll_back(self._removed, self.inserted)
 
     @property
     def mark(self) -> tuple[int, int]:
         """What it was before tells, by being equal, that nothing was changed since."""
         return len(self._moves), len(self._writes)
 
-    @property
-    def made_ready(self) -> bool:
-        """Whether this unit added a waiting row, so that a waiting poll should look again."""
-        return bool(self._inserted)
-
     def _all_writes(self, token: bytes) -> list[Write]:
         writes: list[Write] = []
         for slot in self._slots.values():
             if slot.before is not slot.now:
-                slot.size = writes_for(writes, slot.before, slot.now, slot.kind, sequence=self.sequence, token=token)
+                write_slot(writes, slot, sequence=self.sequence, token=token)
         writes += self._writes
         if not writes:
             return writes

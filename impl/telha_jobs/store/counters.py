@@ -5,10 +5,11 @@ read. The cache is right because a counter is written by `Add` only, and it chan
 """
 
 import logging
+import struct
 from collections.abc import Callable, Sequence
 
 from telha_jobs.errors import InvalidArgumentError
-from telha_jobs.store.layout import decode_counter, encode_counter
+from telha_jobs.store.layout import decode_counter, pack_counter
 from telha_jobs.store.port import Add, Delete, Family, Put, Write, make_delete, make_put
 
 _CACHED_MAX = 100_000
@@ -36,8 +37,11 @@ class CounterCache:
             key = (family, name)
             before = sums[key] if key in sums else self._cached.get(key)
             sums[key] = (self._value(key) if before is None else before) + delta
-        for (family, name), total in sums.items():
-            plain.append(make_put((family, name, _encoded(total))) if total else make_delete((family, name)))
+        try:
+            for (family, name), total in sums.items():
+                plain.append(make_put((family, name, pack_counter(total))) if total else make_delete((family, name)))
+        except struct.error as error:
+            raise InvalidArgumentError("writes", f"a counter holds a signed 64-bit integer: {error}") from error
         return plain, sums
 
     def keep(self, sums: dict[Key, int]) -> None:
@@ -59,10 +63,3 @@ def _decoded(key: Key, value: bytes | None) -> int:
         # Counts are derived data: a damaged one must not stop the queue, and the check finds that it is off.
         _log.error("counter %s in %s starts again from 0: %s", key[1].hex(), key[0].value, error)
         return 0
-
-
-def _encoded(total: int) -> bytes:
-    try:
-        return encode_counter(total)
-    except ValueError as error:
-        raise InvalidArgumentError("writes", str(error)) from error

@@ -40,6 +40,7 @@ _INFO_LOG_BYTES_MAX = 1024 * 1024
 _INFO_LOGS_KEPT = 2
 _DEFAULT_FAMILY = "default"
 _CURRENT = "CURRENT"
+_CLOSED = "the database is closed"
 
 # Process-wide by nature, as a fork is: the databases open now, and the process that first opened one (RocksDB's threads
 # live only there).
@@ -183,7 +184,9 @@ class Database:
 
     def write(self, batch: WriteBatch) -> None:
         """Apply a batch as a whole, visible at once, not synced."""
-        self._opened().write(batch)
+        if self._rdict is None:
+            raise ValueError(_CLOSED)
+        self._rdict.write(batch)
 
     def flush(self) -> None:
         """Make everything written so far durable (fdatasync of the log). Frees the interpreter while the disk works."""
@@ -205,7 +208,7 @@ class Database:
 
     def _opened(self) -> Rdict:
         if self._rdict is None:
-            raise ValueError("the database is closed")
+            raise ValueError(_CLOSED)
         return self._rdict
 
     def survive_fork(self) -> None:

@@ -101,10 +101,14 @@ def decode_incarnation(value: bytes) -> int:
     return _unpack(_INCARNATION, "incarnation", value)[0]
 
 
+pack_counter = _COUNTER.pack
+"""A counter as `Add` keeps it: signed, 8 bytes; raises `struct.error` beyond them."""
+
+
 def encode_counter(count: int) -> bytes:
-    """A counter as `Add` keeps it: signed, 8 bytes; raises `ValueError` beyond them."""
+    """The same; raises `ValueError`."""
     try:
-        return _COUNTER.pack(count)
+        return pack_counter(count)
     except struct.error as error:
         raise ValueError(f"a counter holds a signed 64-bit integer, {count} does not fit") from error
 

@@ -11,7 +11,7 @@ import pytest
 from telha_jobs import Job, JobQueue, JobUnreadableError, LeaseRef, ManualClock, State
 from telha_jobs.codec import decode_record, encode_record
 from telha_jobs.core.record import Record, timer_of
-from telha_jobs.engine.rows import writes_for
+from telha_jobs.engine.rows import Slot, ready_row, write_slot
 from telha_jobs.keys import (
     count_key,
     idem_key,
@@ -177,9 +177,10 @@ def test_the_entries_of_a_golden_row_are_the_golden_ones(name: str) -> None:
     kind = {"embed": 1, "system:sweep": 2}[record.kind]
     expected = {put for put in database() if record.job_id in (put.key[-16:], put.value[:16], put.key[:16])}
     expected = {put for put in expected if put.family not in (Family.META, Family.PAYLOADS)}
-    writes: list[Write] = []
-    size = writes_for(writes, None, record, kind, sequence=record.sequence, token=record.token)
-    assert (expected, len(golden(name)[1])) == (set(writes), size)
+    slot, writes = Slot(kind), list[Write]()
+    slot.now, slot.row = record, ready_row(record, kind)
+    write_slot(writes, slot, sequence=record.sequence, token=record.token)
+    assert (expected, len(golden(name)[1])) == (set(writes), slot.size)
 
 
 def test_the_rows_stand_alone() -> None:
