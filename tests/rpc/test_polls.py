@@ -277,7 +277,7 @@ async def test_a_message_holds_about_a_megabyte() -> None:
     async with serving() as rig:
         rig.queue.enqueue_many(NewJob(scope=A, kind="work", payload=b"x" * 300_000) for _ in range(12))
         poll = await opened_full(rig, 12)
-        sizes = []
+        sizes: list[int] = []
         while sum(sizes) < 12:
             sizes.append(len(await ids(poll)))
         assert max(sizes) <= 4

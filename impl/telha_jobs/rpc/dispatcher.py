@@ -176,7 +176,7 @@ class Dispatcher:
             operations.append(partial(_ended, refs=doubtful))
         if lines:
             operations.append(partial(_grant_all, lines=lines, engine=self._engine))
-        if not operations:
+        if not operations and not batch:
             self._end()
             return
         self.batches += 1
