@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from telha_jobs.consistency.follows import (
+    AHEAD_MAX_MS,
     Rows,
     entries_of,
+    is_job_key,
     names_a_job,
     paged,
     place_of,
@@ -40,9 +42,6 @@ from telha_jobs.types import CheckReport
 
 PROBLEMS_MAX = 1_000
 """Sentences in a report; a last one says that there are more."""
-AHEAD_MAX_MS = 86_400_000
-"""Ids may borrow from the milliseconds to come, but never a day's worth: a `last_id` from then on is damaged."""
-
 DERIVED = (Family.READY, Family.TIMERS, Family.IDS, Family.IDEM, Family.PAYLOADS)
 """The families whose entries are counted."""
 
@@ -196,7 +195,8 @@ class _Looking:
             findings.add(f"job {job}: a row of it is in quarantine ({kept.row_key.hex()}) beside the one that stands")
             return
         place = place_of(self._rows.get(Family.IDS, kept.job_id), kept.job_id)
-        if place is not None and place[0] == kept.row_key and kept.job_id not in self._ids_kept:
+        named_here = place is not None and (place[0] == kept.row_key or not is_job_key(kept.row_key))
+        if named_here and kept.job_id not in self._ids_kept:
             findings.expected[Family.IDS] += 1
             self._ids_kept.add(kept.job_id)
         elif place is None and names_a_job(kept.row_key):

@@ -22,6 +22,8 @@ from telha_jobs.store.port import Family, Store
 Get = Callable[[Family, bytes], bytes | None]
 """Reads one value; None: absent."""
 
+AHEAD_MAX_MS = 86_400_000
+"""Ids may borrow from the milliseconds to come, but never a day's worth."""
 PAGE_ROWS_MAX = 1_000
 PAGE_BYTES = 4 * 1024 * 1024
 """What a page of rows should hold. The rows of the page before tell how many that are, so a page may hold more."""
@@ -123,15 +125,24 @@ def place_of(value: bytes | None, job_id: bytes) -> tuple[bytes, int] | None:
     return (key, kind) if key[-ID_BYTES:] == job_id else None
 
 
-def names_a_job(key: bytes) -> bool:
-    """Whether the key of a row is one that this library could have made: the id is of version 7, and of its scope."""
+def is_job_key(key: bytes) -> bool:
+    """Whether these bytes can be the key of a row: then `ids` can name it."""
     try:
-        job = parse_job_key(key)
+        parse_job_key(key)
     except ValueError:
         return False
+    return True
+
+
+def names_a_job(key: bytes) -> bool:
+    """Whether the key of a row is one that this library could have made: the id is of its scope, and of its time."""
+    if not is_job_key(key):
+        return False
+    job = parse_job_key(key)
     number = int.from_bytes(job.job_id, "big")
     scope_bits = int.from_bytes(hashlib.sha256(job.scope).digest()[:2], "big")
-    return (number >> 76 & 0xF, number >> 62 & 0b11, number >> 36 & 0xFFFF) == (7, 0b10, scope_bits)
+    is_of_scope = (number >> 76 & 0xF, number >> 62 & 0b11, number >> 36 & 0xFFFF) == (7, 0b10, scope_bits)
+    return is_of_scope and 0 <= (number >> 80) - job.created_at < AHEAD_MAX_MS
 
 
 class Rows:

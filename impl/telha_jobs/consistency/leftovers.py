@@ -7,7 +7,17 @@ from itertools import groupby
 from uuid import UUID
 
 from telha_jobs.consistency.check import DERIVED, sane_last_id, stored_counters
-from telha_jobs.consistency.follows import Row, Rows, entries_of, names_a_job, paged, place_of, read_record, strength
+from telha_jobs.consistency.follows import (
+    Row,
+    Rows,
+    entries_of,
+    is_job_key,
+    names_a_job,
+    paged,
+    place_of,
+    read_record,
+    strength,
+)
 from telha_jobs.consistency.rows import UNKNOWN_KIND, RowMender, Totals
 from telha_jobs.consistency.writer import Writer
 from telha_jobs.engine.rows import ids_value
@@ -15,6 +25,7 @@ from telha_jobs.keys import (
     ID_BYTES,
     LAST_ID,
     LAST_SERVED,
+    CountKey,
     QuarantineKey,
     count_key,
     parse_quarantine_key,
@@ -28,11 +39,14 @@ Kept = tuple[bytes, QuarantineKey, bytes]
 
 
 class Quarantine:
-    """Restores what can be read again, and knows which jobs are left. `standing` are those that have no other row."""
+    """Restores what can be read again, and knows which jobs are left: `standing` are those of them that have no other
+    row, `named` those of these that `ids` has.
+    """
 
     def __init__(self, writer: Writer, kinds: Kinds, mender: RowMender) -> None:
         self.jobs: set[bytes] = set()
         self.standing: set[bytes] = set()
+        self.named: set[bytes] = set()
         self._writer = writer
         self._kinds = kinds
         self._mender = mender
@@ -82,7 +96,7 @@ class Quarantine:
             [
                 Delete(Family.QUARANTINE, kept[0]),
                 Put(Family.JOBS, row.key, kept[2]),
-                Add(Family.META, count_key(record.scope, kind, record.state), 1),
+                *self._mender.counted(CountKey(record.scope, kind, record.state), 1),
                 *(Put(*entry) for entry in entries_of(record, row.key, kind)),
             ],
             f"job {UUID(bytes=record.job_id)}: its row in quarantine can be read again, restored as "
@@ -94,9 +108,11 @@ class Quarantine:
     def _keep_place(self, job_id: bytes, candidates: list[Kept]) -> None:
         """A job that is in quarantine only has an entry in `ids` that says so."""
         place = place_of(self._writer.get(Family.IDS, job_id), job_id)
-        keys = [kept.row_key for _, kept, _ in candidates if names_a_job(kept.row_key)]
-        if keys:
-            self._mender.totals.newest = max(self._mender.totals.newest, job_id)
+        possible = names_a_job if place is None else is_job_key
+        keys = [kept.row_key for _, kept, _ in candidates if possible(kept.row_key)]
+        if keys or place is not None:
+            self.named.add(job_id)
+            self._mender.totals.see(job_id)
         if keys and (place is None or place[0] not in keys):
             kind = UNKNOWN_KIND if place is None else place[1]
             self._writer.change(
@@ -135,7 +151,7 @@ class Orphans:
         """Whether a job in quarantine keeps the entry, and no row in `jobs` accounts for it."""
         match family:
             case Family.IDS:
-                return key in self._quarantine.standing
+                return key in self._quarantine.named
             case Family.IDEM:
                 return value in self._quarantine.standing
             case Family.PAYLOADS:
@@ -173,7 +189,8 @@ class Orphans:
         """A job was made here, and its row is gone: it is listed in quarantine, with an empty row, not forgotten."""
         self._quarantine.jobs.add(job_id)
         self._quarantine.standing.add(job_id)
-        self._totals.newest = max(self._totals.newest, job_id)
+        self._quarantine.named.add(job_id)
+        self._totals.see(job_id)
         self._writer.change(
             [Put(Family.QUARANTINE, quarantine_key(row_key), b"")],
             f"job {UUID(bytes=job_id)}: its row {row_key.hex()} is gone, kept in quarantine as lost",

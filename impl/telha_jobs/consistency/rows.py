@@ -15,6 +15,7 @@ from telha_jobs.consistency.follows import (
     Row,
     Rows,
     entries_of,
+    is_job_key,
     names_a_job,
     paged,
     place_of,
@@ -53,7 +54,11 @@ class Totals:
             self.expected[Family.PAYLOADS] += sign
         place = CountKey(row.record.scope, kind, row.record.state)
         self.counts[place] = self.counts.get(place, 0) + sign
-        self.newest = max(self.newest, row.record.job_id)
+        self.see(row.record.job_id)
+
+    def see(self, job_id: bytes) -> None:
+        """A job has, or had, this id."""
+        self.newest = max(self.newest, job_id)
 
 
 def find_strays(store: Store, jobs: set[bytes]) -> Strays:
@@ -156,11 +161,11 @@ class RowMender:
         if other:
             row = self._rows.row(place[0]) if place is not None else None
             kept = [] if row is None else entries_of(row.record, row.key, self._kind(row.record))
-        elif names_a_job(key):
-            if place is None or place[0] != key:
+        elif place is not None or names_a_job(key):
+            if (place is None or place[0] != key) and is_job_key(key):
                 kind = UNKNOWN_KIND if place is None else place[1]
                 writes.append(Put(Family.IDS, job_id, ids_value(key, kind)))
-            self.totals.newest = max(self.totals.newest, job_id)
+            self.totals.see(job_id)
         if isinstance(record, str):
             gone = [Entry(family, entry, b"") for family, entry in self._strays.get(job_id, ())]
             if place is not None and place[0] == key:
@@ -196,15 +201,16 @@ class RowMender:
         return CountKey(record.scope, self._kind(record), record.state)
 
     def _recounted(self, less: CountKey, more: CountKey | None = None) -> list[Write]:
-        """One job less there, and one more elsewhere; nothing where the counter is damaged: that is mended later."""
-        stored = self._writer.get(Family.META, count_key(*less))
+        return self.counted(less, -1) + ([] if more is None else self.counted(more, 1))
+
+    def counted(self, place: CountKey, delta: int) -> list[Write]:
+        """So many jobs more or less there; nothing where the counter is damaged: that is mended later."""
+        stored = self._writer.get(Family.META, count_key(*place))
         try:
-            if stored is None or decode_counter(stored) < 1:
-                return []
+            found = 0 if stored is None else decode_counter(stored)
         except ValueError:
             return []
-        added = [] if more is None else [Add(Family.META, count_key(*more), 1)]
-        return [Add(Family.META, count_key(*less), -1), *added]
+        return [Add(Family.META, count_key(*place), delta)] if found + delta >= 0 else []
 
 
 def _moved(key: bytes, value: bytes, *, superseded: bool) -> list[Write]:
