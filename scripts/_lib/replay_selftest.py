@@ -4,24 +4,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Final
 
-from tests.harness.longruns import PROGRAM_MAX, Shortened, shortened
+from tests.harness.longruns import PROGRAM_MAX, Shortened, has_runs, shortened
 from tests.harness.mutants import MUTANTS, Mutant, mutant
 from tests.harness.mutation import ROOT, environment
 from tests.harness.traces import BUDGET_S
 
-LOCKSTEP: Final = ("tours", "narrow", "stateful")
-
-
-def in_lockstep(one: Mutant) -> bool:
-    """Whether a mutant dies in a lane that compares with the model: only there are runs to minimise."""
-    return one.lane.partition(":")[0] in LOCKSTEP
-
 
 def selftest(only: Sequence[str] | None, *, as_objects: bool) -> int:
     """Print a line for each mutant; 1 when one has no long failing run, or stays too long, or takes too long."""
-    chosen = [one for one in MUTANTS if in_lockstep(one) and (only is None or one.name in only)]
+    chosen = [one for one in MUTANTS if has_runs(one) and (only is None or one.name in only)]
     bad = 0
     if not as_objects:
         print(f"{'mutant':<52} {'steps':>6} {'left':>5} {'seconds':>8}")

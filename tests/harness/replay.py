@@ -201,7 +201,7 @@ def shortest_trace(trace: Trace, subject: str, *, goes_on: GoesOn = lambda: True
     config, start_ms = trace.config, trace.start_ms
     ops = real_ops(trace)
     if subject == MODEL:
-        ops = minimised(config, start_ms, ops, partial(_breaks_a_promise, config, start_ms), goes_on=goes_on)
+        ops = minimised(config, start_ms, ops, partial(breaks_a_promise, config, start_ms), goes_on=goes_on)
         because = ["a promise is broken"]
     else:
         error = shortest(config, start_ms, ops, SUBJECTS[subject], goes_on=goes_on)
@@ -223,7 +223,8 @@ def real_ops(trace: Trace) -> list[Op]:
     return found
 
 
-def _breaks_a_promise(config: Config, start_ms: int, ops: Sequence[Op]) -> int | None:
+def breaks_a_promise(config: Config, start_ms: int, ops: Sequence[Op]) -> int | None:
+    """At which step the model breaks a promise of its own; None: at none."""
     run = Run(config, start_ms)
     for number, op in enumerate(ops, 1):
         _, reply, before, after = run.take(op)

@@ -26,13 +26,16 @@ from telha_model.diff import (
     program,
     undeclared,
 )
+from telha_model.universes import universes
 from tests.harness.spec_corpus import Played, played
 from tests.harness.spec_versions import CHANGES, RELEASED, ROOT, Place, VersionError, loaded, located, snapshot
-from tests.harness.upgrade import OnState, Upgraded, continued, golden_problems, written
+from tests.harness.upgrade import OnState, Upgraded, golden_problems, upgraded
 
 QUIET_S: Final = 2.0
 MEMORY: Final = Path("/dev/shm")
 SHOWN_MAX: Final = 20
+STATES: Final = "100"
+"""Databases of each universe in an upgrade run, unless told: a minute for all universes."""
 
 EPILOG: Final = """versions: a git revision, a folder with model/telha_model or telha_model in it, a wheel, `installed`,
 or `released` (model/changes/base.zip, the last released specification). HEAD is the working tree
@@ -79,6 +82,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--universe", action="append", metavar="NAME", help="only this one; may be given several times")
     parser.add_argument("--size", choices=["ci", "large"], default="ci", help="large: minutes each")
     parser.add_argument("--upgrade", action="store_true", help="also continue rows that BASE's engine wrote")
+    states = "of each universe, continued by --upgrade: a number, or all (default: %(default)s)"
+    parser.add_argument("--states", type=_states, default=STATES, metavar="N", help=states)
     parser.add_argument("--declared", action="store_true", help="compare what is found with model/changes/*.json")
     parser.add_argument("--declare", metavar="NAME", help="write model/changes/NNNN-NAME.json with what is found")
     parser.add_argument("--release", action="store_true", help="make the working tree the released specification")
@@ -90,6 +95,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--upgrade continues with the working tree's engine: HEAD cannot be another one")
     asked.base = asked.base or "released"
     return asked
+
+
+def _states(text: str) -> int | None:
+    if text == "all":
+        return None
+    number = int(text)  # argparse reports what is no number
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def ticker(name: str) -> Progress:
@@ -106,7 +120,7 @@ def ticker(name: str) -> Progress:
     return tick
 
 
-def _state_ticker() -> OnState:
+def _state_ticker(name: str) -> OnState:
     begun = last = time.monotonic()
 
     def tick(done: int, states: int) -> None:
@@ -114,7 +128,7 @@ def _state_ticker() -> OnState:
         now = time.monotonic()
         if now - begun > QUIET_S and now - last > 2 * QUIET_S:
             last = now
-            print(f"upgrade: {done} of {states} databases continued so far", file=sys.stderr)
+            print(f"upgrade: {name}: {done} of {states} databases continued so far", file=sys.stderr)
 
     return tick
 
@@ -128,17 +142,17 @@ def compare(base: Place, head: Place, asked: argparse.Namespace, scratch: Path) 
             raise VersionError(f"no universe is called {name!r}: there are {', '.join(every)}")
     pair = Pair(newer, older)
     runs = compared(newer, older, [every[name] for name in asked.universe or every], ticker)
-    return Findings(pair, runs, played(pair), _upgraded(base, scratch) if asked.upgrade else None)
+    if not asked.upgrade:
+        return Findings(pair, runs, played(pair), None)
+    # In CI's size whatever was compared: larger universes are of the same kinds.
+    names = asked.universe or [name for name in universes() if name in every]
+    return Findings(pair, runs, played(pair), _upgraded(base, scratch, names, asked.states))
 
 
-def _upgraded(base: Place, scratch: Path) -> Upgraded:
+def _upgraded(base: Place, scratch: Path, names: Sequence[str], states: int | None) -> Upgraded:
     if base.engine is None:
         return Upgraded(0, 0, (f"{base.name} has no engine whose rows could be continued",))
-    out = scratch / "states"
-    problems = written(base, out)
-    if problems:
-        return Upgraded(0, 0, tuple(problems))
-    found = continued(out, on_state=_state_ticker())
+    found = upgraded(base, scratch, names, states=states, on_state=_state_ticker)
     return found._replace(problems=(*found.problems, *golden_problems(scratch)))
 
 
@@ -228,8 +242,9 @@ def show(found: Findings) -> None:
     for name in corpus.unspoken:
         print(f"  {name}: no word for it")
     if found.upgraded is not None:
-        states, steps, problems = found.upgraded
+        states, steps, problems, of = found.upgraded
         print(f"upgrade: {states} databases opened and continued, {steps} steps, {len(problems)} problems")
+        print("  " + ", ".join(f"{name} {chosen} of {all_}" for name, chosen, all_ in of))
         for problem in problems[:SHOWN_MAX]:
             print(f"  {problem}")
 

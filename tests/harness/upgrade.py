@@ -1,6 +1,6 @@
 """The upgrade run: rows that an older engine wrote, opened and continued by this tree's engine.
 
-A walk leads the older engine through every state of a small universe, one operation after the other; at the first visit
+A walk leads the older engine through every state of a universe, one operation after the other; at the first visit
 of each state the whole database is kept as it is on disk. This tree's engine then opens each of them, after a clean end
 and after a crash in turn, repeats the submits recorded there, and goes on in lock-step with this tree's model,
 everything compared after every step. The older engine runs in a process of its own, this tree's harness driving it by
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -52,11 +52,14 @@ class Kept(NamedTuple):
 
 
 class Upgraded(NamedTuple):
-    """How many states were written, opened and continued, over how many steps, and what was wrong."""
+    """How many states were written, opened and continued, over how many steps, and what was wrong; by universe how
+    many of how many.
+    """
 
     states: int
     steps: int
     problems: tuple[str, ...]
+    universes: tuple[tuple[str, int, int], ...] = ()
 
 
 def walks(graph: Graph) -> list[list[int]]:
@@ -182,8 +185,34 @@ def put_in_place(path: Path, rows: list[tuple[str, str, str]], clock: ManualCloc
         database.close()
 
 
-def continued(out: Path, universe: str = UNIVERSE, *, every: int = 1, on_state: OnState | None = None) -> Upgraded:
-    """Open the databases of a file with this tree's engine and go on from each; `every`: only each so manyth."""
+def upgraded(
+    place: Place, scratch: Path, names: Sequence[str], *, states: int | None, on_state: Callable[[str], OnState]
+) -> Upgraded:
+    """The whole run: every universe's states written by the engine at a place and continued by this tree's.
+
+    `states`: at most so many of each universe, spread over it evenly; None: all of them.
+    """
+    done = Upgraded(0, 0, ())
+    for name in names:
+        out = scratch / f"states-{name}"
+        problems = written(place, out, name)
+        if problems:
+            return done._replace(problems=(*done.problems, *[f"{name}: {problem}" for problem in problems]))
+        found = continued(out, name, states=states, on_state=on_state(name))
+        out.unlink()
+        done = Upgraded(
+            done.states + found.states,
+            done.steps + found.steps,
+            (*done.problems, *[f"{name}: {problem}" for problem in found.problems]),
+            (*done.universes, *found.universes),
+        )
+    return done
+
+
+def continued(
+    out: Path, universe: str = UNIVERSE, *, states: int | None = None, on_state: OnState | None = None
+) -> Upgraded:
+    """Open the databases of a file with this tree's engine and go on from each, or from `states` of them."""
     graph = explore(universes()[universe]).graph
     lines = [json.loads(line) for line in out.read_text("ascii").splitlines()]
     problems = [line["problem"] for line in lines if "problem" in line]
@@ -192,7 +221,7 @@ def continued(out: Path, universe: str = UNIVERSE, *, every: int = 1, on_state: 
         problems.append(f"only {len(kept)} of {len(graph.states) - 1} states were written")
     histories = _histories(graph, kept)
     steps = 0
-    chosen = kept[::every]
+    chosen = kept if states is None else kept[:: max(1, -(-len(kept) // states))]
     for number, one in enumerate(chosen):
         try:
             steps += _go_on(graph, one, histories[one.walk][: one.step + 1], clean=number % 2 == 0, turn=number)
@@ -200,7 +229,7 @@ def continued(out: Path, universe: str = UNIVERSE, *, every: int = 1, on_state: 
             problems.append(f"the state after walk {one.walk}, step {one.step}: {type(error).__name__}: {error}")
         if on_state is not None:
             on_state(number + 1, len(chosen))
-    return Upgraded(len(chosen), steps, tuple(problems))
+    return Upgraded(len(chosen), steps, tuple(problems), ((universe, len(chosen), len(kept)),))
 
 
 def _histories(graph: Graph, kept: list[Kept]) -> dict[int, list[Queue]]:

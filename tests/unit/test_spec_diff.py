@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from telha_model.diff import Pair, additive, compared, declared, distinct, undeclared
+from telha_model.universes import universes
 from tests.harness import spec_diff
 from tests.harness.spec_corpus import played
 from tests.harness.spec_edits import INNOCENT, V0_1, Edit, variant
 from tests.harness.spec_versions import CHANGES, RELEASED, ROOT, loaded, located, snapshot
-from tests.harness.upgrade import continued, golden_problems, written
+from tests.harness.upgrade import continued, golden_problems, upgraded, written
 
 DECLARED_0_2 = CHANGES / "0.2" / "0001-per-job-attempts-and-kind-bases.json"
 SMALL = ("protocol", "death", "keys")
@@ -242,9 +243,19 @@ def test_json_has_everything(changes: Path, capsys: pytest.CaptureFixture[str]) 
 def test_rows_of_this_engine_go_on(tmp_path: Path) -> None:
     """The run's machinery on the engine itself: clean and unclean ends, and the golden rows."""
     assert written(located(str(ROOT), tmp_path), tmp_path / "states") == []
-    found = continued(tmp_path / "states", every=16)
+    found = continued(tmp_path / "states", states=25)
     assert (found.problems, found.states > 20, found.steps > found.states * 8) == ((), True, True)
     assert golden_problems(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_rows_of_every_universe_go_on(tmp_path: Path) -> None:
+    """A few states of each: keys, rings, sweeps, crashes and follow-ups are in the rows, not only leases."""
+    place, names = located(str(ROOT), tmp_path), tuple(universes())
+    found = upgraded(place, tmp_path, names, states=4, on_state=lambda _: lambda _done, _of: None)
+    assert found.problems == ()
+    assert [name for name, _, _ in found.universes] == list(names)
+    assert {chosen for _, chosen, _ in found.universes} <= {3, 4}
 
 
 @pytest.mark.slow
@@ -258,7 +269,7 @@ def test_rows_that_mean_something_else_are_found(tmp_path: Path) -> None:
     old = variant(tmp_path / "old", (other,), source=ROOT / "impl", package="telha_jobs")
     place = located(str(ROOT), tmp_path)._replace(name="old", engine=old)
     assert written(place, tmp_path / "states") == []
-    found = continued(tmp_path / "states", every=8)
+    found = continued(tmp_path / "states", states=50)
     assert any("StaleLease" in problem and "Completed" in problem for problem in found.problems)
 
 
