@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tests.harness.longruns import PROGRAM_MAX, Shortened, has_runs, shortened
+from tests.harness.longruns import BIG_BY_NATURE, PROGRAM_MAX, Shortened, has_runs, shortened
 from tests.harness.mutants import MUTANTS, Mutant, mutant
 from tests.harness.mutation import ROOT, environment
 from tests.harness.traces import BUDGET_S
@@ -27,6 +27,11 @@ def selftest(only: Sequence[str] | None, *, as_objects: bool) -> int:
         else:
             mark = "" if found.fits else "  TOO LONG"
             print(f"{one.name:<52} {found.steps:>6} {found.program:>5} {found.seconds:>8}{mark}", flush=True)
+    excepted = [one.name for one in MUTANTS if not has_runs(one)]
+    if only is None and not as_objects:
+        print(f"excepted, no run of operations shows them: {', '.join(excepted)}")
+        for name, why in BIG_BY_NATURE.items():
+            print(f"excepted from {PROGRAM_MAX} steps: {name}: {why}")
     word = (
         f"every one at most {PROGRAM_MAX} steps in {BUDGET_S:.0f} s, but those excepted" if not bad else f"{bad} NOT SO"
     )

@@ -36,20 +36,6 @@ BIG_BY_NATURE: Final = {
 }
 """Mutants whose shortest program is longer than `PROGRAM_MAX`, and why."""
 
-WITHOUT_RUNS: Final = (
-    "the sync is left out",
-    "the log is written out, not synced",
-    "the reply leaves before its sync",
-    "the reply is a commit ahead of the sync",
-    "a sync counts for what was written while it ran",
-    "a commit is two batches",
-    "the open mark is not synced",
-    "a write error is swallowed",
-    "a wall clock that is set moves the queue's time",
-    "new work wakes nobody",
-)
-"""Mutants that no run of operations shows: they need a lost power, a failing disk, a set clock or a waiting thread."""
-
 KINDS: Final = ("a", "b", "ingest:x", "ingest:y:z")
 POLICIES: Final = (
     (),
