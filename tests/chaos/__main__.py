@@ -125,7 +125,8 @@ def _show(verdicts: Sequence[Verdict]) -> None:
     print(f"\n  {'lane':<11} {'verdict':<8} {'lost':>5} {'unexp.':>6} {'dupl.':>5} {'recov.':>6} {'s':>6}  covered")
     for one in verdicts:
         word = "held" if one.finding is None else "BROKEN"
-        most = sorted(one.covered.items(), key=lambda item: -item[1])
+        # What a lane counts in all comes before what it counts by place.
+        most = sorted(one.covered.items(), key=lambda item: (": " in item[0], -item[1]))
         covered = ", ".join(f"{count:,} {name}" for name, count in most[:_COVERED_SHOWN])
         covered += f", {len(most) - _COVERED_SHOWN} more" if len(most) > _COVERED_SHOWN else ""
         print(

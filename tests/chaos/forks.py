@@ -96,7 +96,7 @@ class Forks:
 
 
 def _serve(imports: Sequence[str]) -> None:
-    logging.lastResort = None  # what a damaged queue logs is meant
+    logging.getLogger().addHandler(logging.NullHandler())  # what a damaged queue says is meant
     for name in imports:
         import_module(name)
     for line in sys.stdin:

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.chaos.forks import Ended, Forks
+from tests.chaos.forks import Ended, Forks, LifeError
 from tests.chaos.frame import FoundError, Lane, Run
 from tests.chaos.history import History
 from tests.chaos.syscalls import PREFIX
@@ -63,32 +63,19 @@ class Killer:
         """One run: every life but the last ends as it is, the last one at the point; then the recovery."""
         self._cuts += 1
         room = self._run.room(str(self._cuts))
+        where = scenario.name if number == 0 else f"{scenario.name}, killed at {point} {number}"
+        given = {"path": str(room / "db"), "history": str(room / "history.ndjson"), "config": CONFIG_DATA}
         last = len(scenario.lives) - 1
         ended = Ended(None, 0, {}, "")
-        for index, life in enumerate(scenario.lives):
-            ended = self._forks.run(
-                LIVE,
-                {
-                    "path": str(room / "db"),
-                    "history": str(room / "history.ndjson"),
-                    "config": CONFIG_DATA,
-                    "steps": said(life),
-                    "point": point if index == last else None,
-                    "number": number,
-                    "database": self._database,
-                },
-            )
-            _note_kill(room)
-        told = self._forks.run(
-            RECOVER,
-            {
-                "path": str(room / "db"),
-                "history": str(room / "history.ndjson"),
-                "config": CONFIG_DATA,
-                "repair": scenario.repair,
-            },
-        ).answer
-        where = scenario.name if number == 0 else f"{scenario.name}, killed at {point} {number}"
+        try:
+            for index, life in enumerate(scenario.lives):
+                cut = {"point": point if index == last else None, "number": number, "database": self._database}
+                ended = self._forks.run(LIVE, given | cut | {"steps": said(life)})
+                _note_kill(room)
+            told = self._forks.run(RECOVER, given | {"repair": scenario.repair}).answer
+        except LifeError as error:
+            # Whatever the queue raised, no reply of the model stands for it: an open that is refused, say.
+            raise FoundError(f"{where} ({room.name}): {error}") from error
         self._judge(told, f"{where} ({room.name})")
         shutil.rmtree(room)
         return ended

@@ -75,9 +75,9 @@ class Crew:
             self._threads.append(thread)
             thread.start()
 
-    def pending(self) -> int:
-        """How many callers wait for an answer."""
-        return sum(caller.pending for caller in tuple(self.callers.values()))
+    def pending(self) -> list[str]:
+        """The calls that are sent and not answered."""
+        return [caller.pending for caller in tuple(self.callers.values()) if caller.pending is not None]
 
     def end(self) -> None:
         """Wait for everybody; raises what a caller met."""

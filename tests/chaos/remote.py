@@ -139,10 +139,10 @@ class Hand:
 
 
 class Caller:
-    """One connection to an owner. For one thread. `pending` is true between a call's sending and its answer."""
+    """One connection to an owner. For one thread. `pending` is the call that is sent and not answered, if one is."""
 
     def __init__(self, address: str, history: History) -> None:
-        self.pending = False
+        self.pending: str | None = None
         self._history = history
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -161,7 +161,7 @@ class Caller:
             raise LostError(str(error)) from error
         if not line.endswith(b"\n"):
             raise LostError("the connection was cut")
-        self.pending = False
+        self.pending = None
         told = json.loads(line)
         self._history.outcome(name, told)
         return told["told"]
@@ -169,7 +169,7 @@ class Caller:
     def send(self, call: str, **given: Any) -> str:
         """Announce a call and send it; its name in the history. Whoever only sends never hears the answer."""
         name = self._history.intent(call, given)
-        self.pending = True
+        self.pending = call
         try:
             self._socket.sendall(json.dumps({"call": call, **given}).encode() + b"\n")
         except OSError as error:
