@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from telha_jobs.cli import auditing, configuring, reading, serving, writing
+from telha_jobs.cli import auditing, checking, configuring, reading, serving, writing
 from telha_jobs.cli.options import examples
 from telha_jobs.cli.places import group_place_options
 
@@ -53,7 +53,7 @@ for command in (
     reading.ls,
     reading.show,
     reading.counts,
-    reading.check,
+    checking.check,
     auditing.audit,
     auditing.export,
     writing.retry,

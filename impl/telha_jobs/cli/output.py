@@ -50,6 +50,17 @@ def note(message: str) -> None:
     click.echo(f"telha: {safe(message)}", err=True)
 
 
+def confirm(question: str) -> None:
+    """Ask on stderr; anything but yes, and nobody to answer, is a refusal."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        agreed = False
+    if not agreed:
+        raise Refused("not confirmed: nothing was changed (--yes does not ask)")
+
+
 class NoteHandler(logging.Handler):
     """What the library logs at warning or above, as notes."""
 

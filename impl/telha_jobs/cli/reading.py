@@ -1,4 +1,4 @@
-"""The commands that only look: `ls`, `show`, `counts`, `check`. They use a view and never change the database."""
+"""The commands that only look: `ls`, `show`, `counts`. They use a view and never change the database."""
 
 from itertools import islice
 from uuid import UUID
@@ -7,7 +7,7 @@ import click
 
 from telha_jobs.cli.access import Filters, Look, jobs_of, looking, resolve, take
 from telha_jobs.cli.options import JOB_ID, examples, json_option, kind_filter, scope_filter
-from telha_jobs.cli.output import EXIT_REFUSED, line, many, note, safe
+from telha_jobs.cli.output import line, many, note
 from telha_jobs.cli.places import Place, place_options
 from telha_jobs.json_form import dumps
 from telha_jobs.types import State
@@ -108,30 +108,3 @@ def counts(place: Place, scope: UUID | None, kind: str | None, *, as_json: bool)
             from telha_jobs.cli import tables
 
             tables.print_counts(found)
-
-
-@click.command(
-    short_help="Prove that the database is consistent.",
-    epilog=examples("telha jobs check && echo all is well"),
-)
-@json_option("One object, named as the fields of CheckReport.")
-@place_options
-def check(place: Place, *, as_json: bool) -> None:
-    """Read the whole database and prove that every derived entry follows from the rows.
-
-    Lists what is wrong, and the jobs in quarantine: their rows cannot be decoded, and they never run. Exit code 0 when
-    nothing is wrong, 1 otherwise; a job in quarantine is out of harm's way and wrong no more.
-    """
-    with looking(place, beside=True) as view:
-        report = view.check()
-    if as_json:
-        line(dumps(report))
-    else:
-        for problem in report.problems:
-            line(f"problem: {safe(problem)}")
-        for job_id in report.quarantined:
-            line(f"quarantined: {job_id}")
-        found = many(len(report.problems), "problem") if report.problems else "nothing is wrong"
-        line(f"{many(report.rows, 'row')} checked, {len(report.quarantined):,} in quarantine: {found}")
-    if not report:
-        click.get_current_context().exit(EXIT_REFUSED)

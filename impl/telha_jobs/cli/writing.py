@@ -35,7 +35,7 @@ from telha_jobs.cli.options import (
     kind_filter,
     scope_filter,
 )
-from telha_jobs.cli.output import EXIT_REFUSED, Refused, line, many, note, safe
+from telha_jobs.cli.output import EXIT_REFUSED, confirm, line, many, note, safe
 from telha_jobs.cli.places import Connection, Place, place_options
 from telha_jobs.json_form import NotJSONError, dumps, loads
 from telha_jobs.protocol import Queue
@@ -101,7 +101,7 @@ def retry(
         note("no dead job matches: nothing to retry")
         return
     if not yes:
-        _confirm(f"Retry {many(len(found), 'job')} dead by {', '.join(dict.fromkeys(wanted))}?")
+        confirm(f"Retry {many(len(found), 'job')} dead by {', '.join(dict.fromkeys(wanted))}?")
     _change(place, found, "retried", lambda queue, job_id: queue.retry(job_id))
 
 
@@ -231,17 +231,6 @@ def _headers(given: Sequence[str]) -> dict[str, str] | None:
             raise click.UsageError(f"the header '{safe(name)}' is given twice")
         found[name] = value
     return found or None
-
-
-def _confirm(question: str) -> None:
-    """Ask on stderr; anything but yes, and nobody to answer, is a refusal."""
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        click.echo(err=True)
-        agreed = False
-    if not agreed:
-        raise Refused("not confirmed: nothing was changed (--yes does not ask)")
 
 
 def _change_given(place: Place, given: Sequence[str], done: str, action: Callable[[Queue, UUID], None]) -> None:

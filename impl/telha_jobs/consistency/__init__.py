@@ -5,6 +5,7 @@ The source of truth is `jobs` and `payloads`, and beside them `quarantine`. Ever
 """
 
 from telha_jobs.consistency.check import check
-from telha_jobs.consistency.repair import repair
+from telha_jobs.consistency.directory import check_directory, repair_directory
+from telha_jobs.consistency.repair import Repaired, repair
 
-__all__ = ["check", "repair"]
+__all__ = ["Repaired", "check", "check_directory", "repair", "repair_directory"]
