@@ -1,12 +1,12 @@
 """The upgrade run: rows that an older engine wrote, opened and continued by this tree's engine.
 
-A walk leads the older engine through every state of a universe, one operation after the other; at the first visit
+Walks lead the older engine through the states of a universe, one operation after the other; at the first visit
 of each state the whole database is kept as it is on disk. This tree's engine then opens each of them, after a clean end
 and after a crash in turn, repeats the submits recorded there, and goes on in lock-step with this tree's model,
 everything compared after every step. The older engine runs in a process of its own, this tree's harness driving it by
 its public interface.
 
-    python -m tests.harness.upgrade UNIVERSE OUT      what that process runs: writes the databases as lines of JSON
+    python -m tests.harness.upgrade UNIVERSE OUT STATES    what that process runs: writes databases as lines of JSON
 """
 
 import json
@@ -62,9 +62,15 @@ class Upgraded(NamedTuple):
     universes: tuple[tuple[str, int, int], ...] = ()
 
 
-def walks(graph: Graph) -> list[list[int]]:
-    """Walks of offers from the fresh queue that visit every state: always the nearest one not visited yet."""
-    left = set(range(1, len(graph.states)))
+def chosen(graph: Graph, states: int | None) -> set[int]:
+    """The places to visit: all but the fresh queue, or so many of them, spread evenly over the exploration."""
+    places = range(1, len(graph.states))
+    return set(places if states is None else places[:: -(-len(places) // states)])
+
+
+def walks(graph: Graph, wanted: set[int]) -> list[list[int]]:
+    """Walks of offers from the fresh queue that visit every wanted state: always the nearest one not visited yet."""
+    left = set(wanted)
     found: list[list[int]] = []
     here = 0
     steps: list[int] = []
@@ -104,14 +110,14 @@ def _nearest(graph: Graph, start: int, wanted: set[int]) -> tuple[list[int], int
 # -- the older engine
 
 
-def write(name: str, out: Path) -> None:
-    """Lead the engine that can be imported here through the states of a universe; a line per state, or a problem."""
+def write(name: str, out: Path, states: int | None) -> None:
+    """Lead the engine that can be imported here through states of a universe; a line per state, or a problem."""
     graph = explore(universes()[name]).graph
     universe = graph.universe
     offer = offers(universe.alphabet)
     with out.open("w", encoding="ascii") as file:
-        seen: set[int] = set()
-        for number, walk in enumerate(walks(graph)):
+        left = chosen(graph, states)
+        for number, walk in enumerate(walks(graph, left)):
             subject = EngineSubject(universe.config, universe.start_ms)
             queue, place = new_queue(universe.start_ms), 0
             try:
@@ -124,8 +130,8 @@ def write(name: str, out: Path) -> None:
                         problem = f"walk {number}, step {taken}, {op}: this model says {wanted}, the old engine {found}"
                         file.write(json.dumps({"problem": problem}) + "\n")
                         break
-                    if place not in seen:
-                        seen.add(place)
+                    if place in left:
+                        left.remove(place)
                         file.write(json.dumps(_kept(number, taken, subject)._asdict()) + "\n")
             finally:
                 subject.close()
@@ -137,10 +143,10 @@ def _kept(walk: int, taken: int, subject: EngineSubject) -> Kept:
     return Kept(walk, taken, rows, ids)
 
 
-def written(place: Place, out: Path, universe: str = UNIVERSE) -> list[str]:
-    """Have the engine at a place write its states, in a process of its own; what went wrong."""
+def written(place: Place, out: Path, universe: str = UNIVERSE, *, states: int | None = None) -> list[str]:
+    """Have the engine at a place write its states, or so many, in a process of its own; what went wrong."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place.engine), str(ROOT / "model"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.harness.upgrade", universe, str(out)]
+    command = [sys.executable, "-m", "tests.harness.upgrade", universe, str(out), str(states or "all")]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
@@ -195,7 +201,7 @@ def upgraded(
     done = Upgraded(0, 0, ())
     for name in names:
         out = scratch / f"states-{name}"
-        problems = written(place, out, name)
+        problems = written(place, out, name, states=states)
         if problems:
             return done._replace(problems=(*done.problems, *[f"{name}: {problem}" for problem in problems]))
         found = continued(out, name, states=states, on_state=on_state(name))
@@ -212,37 +218,38 @@ def upgraded(
 def continued(
     out: Path, universe: str = UNIVERSE, *, states: int | None = None, on_state: OnState | None = None
 ) -> Upgraded:
-    """Open the databases of a file with this tree's engine and go on from each, or from `states` of them."""
+    """Open the databases of a file with this tree's engine and go on from each; `states` as they were written."""
     graph = explore(universes()[universe]).graph
     lines = [json.loads(line) for line in out.read_text("ascii").splitlines()]
     problems = [line["problem"] for line in lines if "problem" in line]
     kept = [Kept(**line) for line in lines if "rows" in line]
-    if len(kept) < len(graph.states) - 1:
-        problems.append(f"only {len(kept)} of {len(graph.states) - 1} states were written")
-    histories = _histories(graph, kept)
+    wanted = chosen(graph, states)
+    if len(kept) < len(wanted):
+        problems.append(f"only {len(kept)} of {len(wanted)} states were written")
+    histories = _histories(graph, walks(graph, wanted))
     steps = 0
-    chosen = kept if states is None else kept[:: max(1, -(-len(kept) // states))]
-    for number, one in enumerate(chosen):
+    for number, one in enumerate(kept):
         try:
             steps += _go_on(graph, one, histories[one.walk][: one.step + 1], clean=number % 2 == 0, turn=number)
         except Exception as error:  # noqa: BLE001  an engine that meets foreign rows may raise anything
             problems.append(f"the state after walk {one.walk}, step {one.step}: {type(error).__name__}: {error}")
         if on_state is not None:
-            on_state(number + 1, len(chosen))
-    return Upgraded(len(chosen), steps, tuple(problems), ((universe, len(chosen), len(kept)),))
+            on_state(number + 1, len(kept))
+    return Upgraded(len(kept), steps, tuple(problems), ((universe, len(kept), len(graph.states) - 1),))
 
 
-def _histories(graph: Graph, kept: list[Kept]) -> dict[int, list[Queue]]:
+def _histories(graph: Graph, plan: list[list[int]]) -> list[list[Queue]]:
     """The model's queues along each walk."""
-    universe, plan = graph.universe, walks(graph)
+    universe = graph.universe
     offer = offers(universe.alphabet)
-    histories = {}
-    for number in {one.walk for one in kept}:
+    histories = []
+    for walk in plan:
         queue = new_queue(universe.start_ms)
-        histories[number] = [queue]
-        for choice in plan[number]:
+        history = [queue]
+        for choice in walk:
             _, queue = step(universe.config, queue, offer(queue)[choice])
-            histories[number].append(queue)
+            history.append(queue)
+        histories.append(history)
     return histories
 
 
@@ -296,4 +303,4 @@ def golden_problems(scratch: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], Path(sys.argv[2]))
+    write(sys.argv[1], Path(sys.argv[2]), None if sys.argv[3] == "all" else int(sys.argv[3]))

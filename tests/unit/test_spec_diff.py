@@ -242,7 +242,7 @@ def test_json_has_everything(changes: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.slow
 def test_rows_of_this_engine_go_on(tmp_path: Path) -> None:
     """The run's machinery on the engine itself: clean and unclean ends, and the golden rows."""
-    assert written(located(str(ROOT), tmp_path), tmp_path / "states") == []
+    assert written(located(str(ROOT), tmp_path), tmp_path / "states", states=25) == []
     found = continued(tmp_path / "states", states=25)
     assert (found.problems, found.states > 20, found.steps > found.states * 8) == ((), True, True)
     assert golden_problems(tmp_path) == []
@@ -268,7 +268,7 @@ def test_rows_that_mean_something_else_are_found(tmp_path: Path) -> None:
     )
     old = variant(tmp_path / "old", (other,), source=ROOT / "impl", package="telha_jobs")
     place = located(str(ROOT), tmp_path)._replace(name="old", engine=old)
-    assert written(place, tmp_path / "states") == []
+    assert written(place, tmp_path / "states", states=50) == []
     found = continued(tmp_path / "states", states=50)
     assert any("StaleLease" in problem and "Completed" in problem for problem in found.problems)
 
