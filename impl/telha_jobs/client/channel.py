@@ -51,9 +51,11 @@ class Endpoint(NamedTuple):
     metadata: tuple[tuple[str, str], ...]
 
 
-def endpoint(target: str, token: str | None, tls: TLS | None, *, insecure: bool) -> Endpoint:
+def endpoint(target: str, token: str | None, tls: Any, *, insecure: bool) -> Endpoint:
     """The endpoint. Raises `InvalidArgumentError`, also for a token that would travel in the clear."""
     where = _address(target)
+    if tls is not None and not isinstance(tls, TLS):
+        raise InvalidArgumentError("tls", f"must be a TLS, not {type(tls).__name__}")
     if token is not None and tls is None and not where.local and not insecure:
         raise InvalidArgumentError("token", f"would travel to {where} in the clear: give tls, or insecure=True")
     metadata = () if token is None else (("authorization", f"Bearer {_token(token)}"),)
@@ -89,8 +91,6 @@ def _token(token: Any) -> str:
 
 
 def _credentials(tls: TLS) -> grpc.ChannelCredentials:
-    if not isinstance(tls, TLS):
-        raise InvalidArgumentError("tls", f"must be a TLS, not {type(tls).__name__}")
     if (tls.certificate is None) != (tls.key is None):
         raise InvalidArgumentError("tls", "certificate and key go together")
     return grpc.ssl_channel_credentials(_pem("ca", tls.ca), _pem("key", tls.key), _pem("certificate", tls.certificate))

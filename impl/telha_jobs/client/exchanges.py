@@ -102,7 +102,9 @@ def lease_batch(
     worker: str, limit: int, scopes: Iterable[UUID] | None, kinds: Iterable[str] | None, wait_ms: int
 ) -> Exchange[list[Lease]]:
     """One poll that ends with its first message, or when it has waited. Not sent again: a lost grant expires."""
-    request = poll(worker, scopes, kinds, check_int("limit", limit, 1, _LOOSE.lease_batch_max), once=True)
+    # What the message cannot hold is refused here; the limit itself is the server's.
+    most = check_int("limit", limit, -VERSION_MAX, VERSION_MAX)
+    request = poll(worker, scopes, kinds, most, once=True)
     request.idle_timeout_ms = check_int("wait_ms", wait_ms, 0, DURATION_MAX_MS)
     return Exchange(
         "PollJobs",
@@ -123,7 +125,7 @@ def poll(
         worker=name,
         kinds=wanted.kinds or (),
         scopes=[str(uuid_of(scope)) for scope in sorted(wanted.scopes or ())],
-        max_in_flight=check_int("max_in_flight", max_in_flight, 1, VERSION_MAX),
+        max_in_flight=check_int("max_in_flight", max_in_flight, -VERSION_MAX, VERSION_MAX),
         once=once,
         values=_MSGPACK,
     )
