@@ -49,6 +49,7 @@ class Recorder:
         self.history = history
         self.changes: Sequence[Put | Delete] = ()
         self.at_sync: Callable[[Callable[[], None]], None] = lambda sync: sync()
+        self.at_close: Callable[[], object] = lambda: None
         self.second = _Second()
         self.own = threading.local()
 
@@ -71,6 +72,10 @@ class Recorder:
 
             def flush(self) -> None:
                 recorder.at_sync(super().flush)
+
+            def close(self) -> None:
+                recorder.at_close()
+                super().close()
 
         return Recorded
 
@@ -226,7 +231,7 @@ class Load:
 
 @contextmanager
 def fixed_ids(seed: int) -> Iterator[None]:
-    """In here what a queue draws for ids and tokens follows from the seed."""
+    """What a queue that is opened in here draws for ids and tokens follows from the seed."""
     fixed = random.Random(seed)
     with (
         patch("telha_jobs.engine.job_ids.random.Random", lambda: fixed),

@@ -70,6 +70,31 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "                if isinstance(error, Exception):\n                    return make_committed((sequence,))\n",
     ),
     Mutant(
+        "the store goes on after an error",
+        "acknowledged is durable",
+        "faults",
+        _ROCKS,
+        "        self._refusal = self._refusal or reason\n",
+        "",
+    ),
+    Mutant(
+        "a sync error is swallowed",
+        "acknowledged is durable",
+        "faults",
+        _GROUPING,
+        "            self._settle(synced=None, failure=failure)\n"
+        '            raise QueueUnavailableError(failure, outcome="unknown") from error\n',
+        "            del error, failure\n",
+    ),
+    Mutant(
+        "nobody looks for room",
+        "acknowledged is durable",
+        "faults",
+        "telha_jobs.store.opening",
+        "    if free < needed:\n",
+        "    if free < 0:\n",
+    ),
+    Mutant(
         "a wall clock that is set moves the queue's time",
         "exclusive lease",
         "pytest:tests/unit/test_clock.py",
