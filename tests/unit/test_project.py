@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from scripts._lib import arrows, pins, sizes, soak
+from scripts._lib import arrows, pins, sizes
 
 ROOT = Path(__file__).parents[2]
 
@@ -193,28 +193,3 @@ def test_a_path_of_one_machine_is_found(folder: str) -> None:
     path = f"/{folder}/somebody"
     assert [path] == pins.MACHINE_PATH.findall(f"see {path} for it")
     assert pins.MACHINE_PATH.findall(f"see docs{path} for it") == []
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "expected"),
-    [
-        ([], (1, "RED")),
-        ([soak.Outcome.GREEN], (0, "GREEN")),
-        ([soak.Outcome.GREEN, soak.Outcome.UNFINISHED], (3, "UNFINISHED")),
-        ([soak.Outcome.UNFINISHED, soak.Outcome.RED], (1, "RED")),
-        ([soak.Outcome.GREEN, soak.Outcome.MISSING], (1, "RED")),
-    ],
-)
-def test_soak_is_green_only_when_every_lane_is(outcomes: list[soak.Outcome], expected: tuple[int, str]) -> None:
-    """A soak run with no lane, a missing lane, a red one or one cut short is not green."""
-    results = [
-        soak.Result(lane="x", outcome=outcome, seconds=1.0, rounds=1, seeds=(), command="x") for outcome in outcomes
-    ]
-    assert expected == soak.verdict(results)
-
-
-def test_soak_ends_a_lane_at_the_end_of_its_share() -> None:
-    """A lane whose command outlives its share is ended and unfinished; one whose command is absent is missing."""
-    cut = soak.run_lane(soak.Lane(name="x", command=("/bin/sleep", "60"), weight=1), seconds=0.0)
-    absent = soak.run_lane(soak.Lane(name="y", command=("scripts/no-such-command",), weight=1), seconds=0.0)
-    assert (cut.outcome, absent.outcome) == (soak.Outcome.UNFINISHED, soak.Outcome.MISSING)

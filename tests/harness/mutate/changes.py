@@ -84,7 +84,12 @@ def source_of(module: str) -> str:
 
 def changes(module: str) -> Iterator[Change]:
     """Every change of a module, in the order of its lines."""
-    return iter(sorted(_changes(module, source_of(module)), key=lambda change: change.line))
+    return iter(made(module, source_of(module)))
+
+
+def made(module: str, source: str) -> list[Change]:
+    """Every change of a source, in the order of its lines."""
+    return sorted(_changes(module, source), key=lambda change: change.line)
 
 
 def _changes(module: str, source: str) -> Iterator[Change]:
@@ -92,8 +97,8 @@ def _changes(module: str, source: str) -> Iterator[Change]:
     seen = {plain}
     keys: Counter[str] = Counter()
     for operator in OPERATORS:
-        for made in _made(source, operator):
-            changed = made.replace(RAISED_BY_NONE, "ZeroDivisionError")
+        for text in _made(source, operator):
+            changed = text.replace(RAISED_BY_NONE, "ZeroDivisionError")
             meaning = _meaning(changed)
             if meaning is None or meaning in seen:
                 continue
@@ -107,9 +112,9 @@ def _made(source: str, operator: str) -> Iterator[str]:
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.operators.provider import OperatorProvider
 
-    made: Any = OperatorProvider()[operator]
+    kind: Any = OperatorProvider()[operator]
     occurrence = 0
-    while (changed := mutate_code(source, made(), occurrence)) is not None:
+    while (changed := mutate_code(source, kind(), occurrence)) is not None:
         yield changed
         occurrence += 1
 
