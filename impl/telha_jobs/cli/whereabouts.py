@@ -7,13 +7,12 @@ containers; then it is not believed either, and `--server` is needed.
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from telha_jobs.store.opening import lock_owner
+from telha_jobs.store.opening import lock_process
 
 NAME: Final = "server.json"
 _BYTES_MAX: Final = 4_096
@@ -48,12 +47,10 @@ def told(data: str, address: str, *, tls: bool) -> Iterator[None]:
 
 def server_of(data: str) -> Served | None:
     """The server that has the directory's database open now; None when nobody is known to serve it."""
-    owner = lock_owner(Path(os.path.realpath(data)))
-    number = None if owner is None else re.search(r"\d+", owner)
-    if number is None:
+    process = lock_process(Path(os.path.realpath(data)))
+    if process is None:
         return None
     found = _read(Path(data) / NAME)
-    process = int(number[0])
     if not found or found.get("process") != process or found.get("started") != _started(process):
         return None
     address, tls = found.get("address"), found.get("tls")

@@ -173,6 +173,14 @@ def inspect(where: Path, database: type[Database]) -> Found:
 
 def lock_owner(where: Path) -> str | None:
     """Who holds RocksDB's lock on the database at `where`, as text, or None when nobody is known to. Opens nothing."""
+    process = lock_process(where)
+    if process is None:
+        return None
+    return "by this process" if process == os.getpid() else f"by process {process}"
+
+
+def lock_process(where: Path) -> int | None:
+    """The same as a process id."""
     try:
         status = (where / _LOCK_FILE).stat()
         table = _LOCK_TABLE.read_text()
@@ -182,7 +190,7 @@ def lock_owner(where: Path) -> str | None:
     for line in table.splitlines():
         match = _LOCK_LINE.match(line)
         if match is not None and (int(match[2], 16), int(match[3], 16), int(match[4])) == wanted:
-            return "by this process" if int(match[1]) == os.getpid() else f"by process {match[1]}"
+            return int(match[1])
     return None
 
 
