@@ -168,9 +168,9 @@ def parse_count_key(key: bytes) -> CountKey:
     return CountKey(scope, kind, _STATES[state[0]])
 
 
-def parse_place(value: bytes) -> tuple[bytes, int]:
-    """A value of `ids`: the row's key in `jobs`, and its kind; ValueError when it is none."""
-    if len(value) != JOB_KEY_BYTES + _U64.size or value[16] not in _STATES:
+def parse_place(value: bytes, job_id: bytes) -> tuple[bytes, int]:
+    """A value of `ids`: the row's key in `jobs`, and its kind; ValueError when it is none, or of another job."""
+    if len(value) != JOB_KEY_BYTES + _U64.size or value[16] not in _STATES or value[26:JOB_KEY_BYTES] != job_id:
         raise ValueError(f"not a value of ids: {value.hex()}")
     return value[:JOB_KEY_BYTES], parse_u64(value[JOB_KEY_BYTES:])
 

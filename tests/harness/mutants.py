@@ -338,8 +338,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "progress",
         "tours:sweep",
         _SWEEP,
-        "[self._handle(unit, key, tally) for key in keys]",
-        "[self._handle(unit, key, tally) for key in keys[:-1]]",
+        "        for key in keys:\n            made.append(",
+        "        for key in keys[:-1]:\n            made.append(",
     ),
     Mutant(
         "the sweep overwrites a completion",

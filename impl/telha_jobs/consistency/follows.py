@@ -9,7 +9,6 @@ from telha_jobs.core.log import state_after
 from telha_jobs.core.record import ELIDED, Record, timer_of
 from telha_jobs.engine.rows import ids_value, ready_row
 from telha_jobs.keys import (
-    ID_BYTES,
     JOB_KEY_BYTES,
     idem_key,
     parse_job_key,
@@ -119,10 +118,9 @@ def strength(record: Record) -> tuple[int, int, int]:
 def place_of(value: bytes | None, job_id: bytes) -> tuple[bytes, int] | None:
     """The row's key and kind in a value of `ids`; None when it is none, or not of this job."""
     try:
-        key, kind = parse_place(value or b"")
+        return parse_place(value or b"", job_id)
     except ValueError:
         return None
-    return (key, kind) if key[-ID_BYTES:] == job_id else None
 
 
 def is_job_key(key: bytes) -> bool:

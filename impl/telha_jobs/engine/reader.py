@@ -148,7 +148,7 @@ def _record(source: Source, job_id: bytes, wanted: Callable[[bytes, int], bool])
     if place.value is None or len(job_id) != ID_BYTES:
         return None
     try:
-        key, kind = parse_place(place.value)
+        key, kind = parse_place(place.value, job_id)
     except ValueError as error:
         raise UnreadableError(str(error)) from None
     if not wanted(key, kind):

@@ -19,6 +19,8 @@ from telha_jobs.types import ReapReport, State
 
 CHUNK = 500
 """Jobs handled by one commit: bounds the batch and how long other calls wait."""
+CHUNK_BYTES = 64 * 1024 * 1024
+"""Of rows that it may have found: a row holds a result, progress and reasons of whatever size is configured."""
 
 
 class Chunk(NamedTuple):
@@ -55,9 +57,15 @@ class Sweep:
         timers = unit.shared.store.scan(Family.TIMERS, self._start, self._end, limit + len(self._made))
         keys = [key for key, _ in timers if key not in self._made][:limit]
         tally: Counter[str] = Counter()
-        made = [self._handle(unit, key, tally) for key in keys]
+        made: list[bytes | None] = []
+        for key in keys:
+            made.append(self._handle(unit, key, tally))
+            if unit.bytes_found >= CHUNK_BYTES:
+                break  # the others are for the next commit: none may become larger than a store takes
+        handled = len(made)
         due_again = frozenset(key for key in made if key is not None and key < self._end)
-        return Chunk(tally, due_again, keys[-1] if keys else None, len(keys), ended=len(keys) < limit)
+        ended = handled == len(keys) < limit
+        return Chunk(tally, due_again, keys[handled - 1] if keys else None, handled, ended=ended)
 
     def add(self, chunk: Chunk) -> None:
         """The chunk is committed."""

@@ -55,6 +55,7 @@ class Unit:
         "_served",
         "_slots",
         "_writes",
+        "bytes_found",
         "inserted",
         "now",
         "refusals",
@@ -77,6 +78,7 @@ class Unit:
         self._payloads: dict[bytes, bytes] = {}
         self._quarantined: dict[bytes, Unreadable] = {}
         self._removed: list[Row] = []
+        self.bytes_found = 0  # of the rows that `find` found
         self.inserted: list[Row] = []  # waiting rows that this unit added: a waiting poll should look again
         self._served: bytes | None = None
         self._ids_made = False
@@ -100,25 +102,31 @@ class Unit:
         slot = self.shared.known.take(job_id)
         if slot is not None and slot.key is not None:
             self._slots[job_id] = slot
+            self.bytes_found += slot.size
             self._checks.append(make_check((Family.JOBS, slot.key, self.sequence - 1)))
             return slot.now
         place = self.read(Family.IDS, job_id)
         if place is None:
             return None
         try:
-            key, kind = parse_place(place)
+            key, kind = parse_place(place, job_id)
         except ValueError:
             return Unreadable(place, None, 0)
         value = self.read(Family.JOBS, key)
         if value is None:
             # In quarantine, unless another writer moved the row between the two reads: then look again.
             return Unreadable(key, None, kind) if self.read(Family.IDS, job_id) == place else self.find(job_id)
+        self.bytes_found += len(value)
         try:
             record = decode_record(key, value)
         except UnreadableError:
             return Unreadable(key, value, kind)
         self._slots[job_id] = slot_of(record, kind, key)
         return record
+
+    def kind_of(self, record: Record) -> int:
+        """The number of kind under which the entries of a job found before stand."""
+        return self._slots[record.job_id].kind
 
     def read(self, family: Family, key: bytes) -> bytes | None:
         """One value, guarded: the commit fails if it changes before."""

@@ -210,7 +210,7 @@ def test_keys_take_apart_and_put_together() -> None:
             case Family.TIMERS:
                 assert (key, value) == (timer_key(*parse_timer_key(key)), b"")
             case Family.IDS:
-                assert key == parse_job_key(parse_place(value)[0]).job_id
+                assert key == parse_job_key(parse_place(value, key)[0]).job_id
             case Family.QUARANTINE:
                 assert key == quarantine_key(key[16:])
             case Family.IDEM:
