@@ -175,7 +175,7 @@ def test_a_move_is_counted_once(watched: Watched, move: str) -> None:
     assert moved(before, scraped(watched.metrics)) == dict(sorted(expected.items()))
 
 
-def test_expiry_of_the_last_attempt_is_one_dead_letter_more(watched: Watched, clock: ManualClock) -> None:
+def test_f9_expiry_of_the_last_attempt_is_one_dead_letter_more(watched: Watched, clock: ManualClock) -> None:
     """F9: the alerting metric rises by one, as a gauge and as a counter with its reason."""
     before = scraped(watched.metrics)
     expire(watched.queue, clock)
