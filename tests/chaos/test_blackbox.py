@@ -166,6 +166,14 @@ def test_a_broken_queue_is_found(broken: Mutant, tmp_path: Path) -> None:
     assert list(tmp_path.glob("blackbox-1-*/run/database-0/history.ndjson"))
 
 
+def test_kills_that_meet_nothing_fail_the_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in which too few kills meet a write proves too little, and says so."""
+    monkeypatch.setenv("TELHA_CHAOS", str(tmp_path))
+    monkeypatch.setattr(blackbox, "CI_LIVES", 1)
+    monkeypatch.setattr(blackbox, "IN_FLIGHT_SHARE_MIN", 1.0)
+    assert "the lane proves too little" in (play(blackbox.LANE, seed=1).finding or "")
+
+
 def test_a_process_that_ends_by_itself_fails_the_lane(tmp_path: Path) -> None:
     """A child that was not killed is a finding, with what it said last."""
     with Owner(tmp_path / "db", blackbox.CONFIG, tmp_path / "log") as owner:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.chaos import worker
 from tests.chaos.frame import FoundError, Lane, Run, play
+from tests.harness.mutants import mutant
+from tests.harness.mutation import environment
 
 GROUP: Final = (pytest.mark.xdist_group("chaos-worker-0"), pytest.mark.xdist_group("chaos-worker-1"))
 
@@ -48,6 +50,16 @@ def test_f8_a_job_that_kills_its_worker_is_dead_after_exactly_three_leases() -> 
 def test_f13_a_worker_killed_in_any_phase_leaves_one_outcome() -> None:
     """F13: jobs stayed picked or went out twice. Killed after lease, in the handler, with a completion under way."""
     held(worker.killed_in_every_phase)
+
+
+@GROUP[0]
+def test_a_queue_that_takes_late_results_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary: the queue's process runs with a mutant that accepts a completion from whoever has lost the lease."""
+    for name, value in environment(mutant("complete is not fenced")).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TELHA_CHAOS", str(tmp_path))
+    lane = Lane(name="worker", proves="", cannot="", body=worker.stopped_while_leased_again, repeats=False)
+    assert (play(lane, seed=1).finding or "").startswith("what the sleeper was told: [], it should be")
 
 
 @GROUP[1]
