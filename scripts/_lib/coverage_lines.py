@@ -36,13 +36,14 @@ FAST: Final = (
 )
 ABOUT_OTHERS: Final = ("bench", "demo", "demo_documents", "project", "wheel")
 """Tests in tests/unit of what is neither impl nor model."""
-BREAKS_IT: Final = "tests/stateful/test_mutants.py"
+NOT_MEASURED: Final = ("tests/stateful/test_mutants.py", "tests/chaos")
+"""Queues that are broken on purpose, and processes that are killed, which leave no data."""
 FLOORS: Final = {"impl": 90.0, "model": 90.0}
 """Per cent of lines and branches together that the fast suites must reach."""
 
 EPILOG: Final = """examples:
   scripts/coverage-lines                     the fast suites: unit, contract, corpus, field failures, probes, machine
-  scripts/coverage-lines --all               every test but the mutants: long (scripts/soak)
+  scripts/coverage-lines --all               every test but mutants and chaos: long (scripts/soak)
   scripts/coverage-lines tests/unit/model    what these tests reach; holds no floor
   scripts/coverage-lines --file agenda       only files whose path has this in it
   scripts/coverage-lines --json | jq .files  for programs
@@ -82,7 +83,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("tests", nargs="*", metavar="TEST", help="pytest's words for what to run (the fast suites)")
-    parser.add_argument("--all", action="store_true", help="every test but the mutants")
+    parser.add_argument("--all", action="store_true", help="every test but mutants and chaos")
     parser.add_argument("--file", metavar="PART", help="list only files whose path has this in it")
     parser.add_argument(
         "--html", type=Path, default=PICTURE, metavar="DIR", help="the sources, marked (out/coverage/lines)"
@@ -102,7 +103,9 @@ def chosen(asked: argparse.Namespace) -> list[str]:
     if asked.tests:
         return list(asked.tests)
     ignored = [f"--ignore=tests/unit/test_{name}.py" for name in ABOUT_OTHERS]
-    return ["tests", f"--ignore={BREAKS_IT}", *ignored] if asked.all else ["-m", "not slow", *FAST, *ignored]
+    if asked.all:
+        return ["tests", *[f"--ignore={path}" for path in NOT_MEASURED], *ignored]
+    return ["-m", "not slow", *FAST, *ignored]
 
 
 def measured(tests: Sequence[str], html: Path) -> tuple[list[File], str | None]:

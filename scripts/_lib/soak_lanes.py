@@ -34,6 +34,7 @@ LANES: Final = (
     _lane("mutate", "scripts/mutate --sample 100 --seed {seed}", 8),
     _lane("chaos", "scripts/chaos --minutes {minutes} --seed {seed}", 10),
     _lane("bench", "scripts/bench --only long", 5),
+    _lane("lines", "scripts/coverage-lines --all", 6),
     _lane(
         "machine",
         "scripts/test tests/stateful/test_machine.py --hypothesis-profile=soak --hypothesis-seed={seed}",
