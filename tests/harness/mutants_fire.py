@@ -104,6 +104,22 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         ("clock",),
     ),
     Mutant(
+        "a queue ahead of the wall runs at full speed",
+        "no early run",
+        "clock",
+        "telha_jobs.clock",
+        "            slowed = self._base_ms + elapsed // 2\n",
+        "            slowed = self._base_ms + elapsed\n",
+    ),
+    Mutant(
+        "the newest time of the database is forgotten",
+        "the event log tells the truth",
+        "clock",
+        "telha_jobs.clock",
+        "        self._base_ms = max(self._wall_at_open_ms, high_water_ms)\n",
+        "        self._base_ms = max(self._wall_at_open_ms, min(high_water_ms, 0))\n",
+    ),
+    Mutant(
         "new work wakes nobody",
         "progress",
         "pytest:tests/unit/api/test_waiting.py",
