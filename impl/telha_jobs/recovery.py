@@ -1,4 +1,4 @@
-"""What an open derives from disk: interned kinds, counters, the agenda. All of it follows from rows; `consistency.py`
+"""What an open derives from disk: interned kinds, counters, the agenda. All of it follows from rows; `consistency`
 proves that it does.
 """
 
@@ -16,10 +16,9 @@ from telha_jobs.keys import (
     group_prefix,
     parse_count_key,
     parse_ready_key,
-    parse_u64,
     u64,
 )
-from telha_jobs.kinds import Kinds
+from telha_jobs.kinds import Kinds, read_kinds
 from telha_jobs.store.port import Family, Store
 
 PAGE_ROWS = 1_000
@@ -40,14 +39,16 @@ def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iter
 def load_kinds(store: Store) -> Kinds:
     """The interned kinds of `meta`.
 
-    Raises `QueueUnavailableError` when one cannot be read: without it its number would be given out again, and jobs
+    Raises `QueueUnavailableError` when one makes no sense: without it its number would be given out again, and jobs
     under that number would be taken for another kind.
     """
-    rows = pages(store, Family.META, KIND_PREFIX, after(KIND_PREFIX))
-    try:
-        return Kinds({parse_u64(key[len(KIND_PREFIX) :]): name.decode("utf-8") for key, name in rows})
-    except ValueError as error:
-        raise QueueUnavailableError(f"a kind in meta cannot be read ({error}): restore a backup") from error
+    names, wrong = read_kinds(pages(store, Family.META, KIND_PREFIX, after(KIND_PREFIX)))
+    if wrong:
+        raise QueueUnavailableError(
+            f"a kind in meta makes no sense ({wrong[0][1]}): close the queue and let `telha jobs check --repair` find "
+            "it again by its jobs, or restore a backup"
+        )
+    return Kinds(names)
 
 
 def load_counters(store: Store) -> Counters:

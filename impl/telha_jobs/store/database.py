@@ -39,6 +39,9 @@ _OPEN_FILES_MAX = 512
 _INFO_LOG_BYTES_MAX = 1024 * 1024
 _INFO_LOGS_KEPT = 2
 _DEFAULT_FAMILY = "default"
+_NOT_FROM_ELSEWHERE = "External file version not found"
+VIEW_PREFIX = "telha-view-"
+"""What the names of the temporary directories of views begin with; RocksDB's errors name the files there."""
 _CURRENT = "CURRENT"
 _CLOSED = "the database is closed"
 
@@ -86,7 +89,7 @@ class Database:
         _claim_process()
         families = tuple(families)
         files = data_files(path)
-        shadow = Path(tempfile.mkdtemp(prefix="telha-view-"))
+        shadow = Path(tempfile.mkdtemp(prefix=VIEW_PREFIX))
         try:
             for name in files:
                 (shadow / name).symlink_to(path / name)
@@ -220,6 +223,27 @@ class Database:
 
 class ViewChangedError(Exception):
     """The database changed while a view of it was being opened: try again."""
+
+
+def damaged_tables(path: Path) -> list[str]:
+    """The tables of a database that does not open whose own description cannot be read. Writes nothing at `path`.
+
+    RocksDB does not always name them. It is offered each as a table from elsewhere, which it refuses before it takes
+    it: a sound one because it was not made for that, a damaged one with what is wrong.
+    """
+    found: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="telha-probe-") as probe:
+        rdict = Rdict(probe, _options())
+        try:
+            for table in sorted(path.glob("*.sst")):
+                try:
+                    rdict.ingest_external_file([str(table)])
+                except Exception as error:  # noqa: BLE001  rocksdict raises plain Exception; its text tells
+                    if _NOT_FROM_ELSEWHERE not in str(error):
+                        found.append(table.name)
+        finally:
+            rdict.close()
+    return found
 
 
 def exists(path: Path) -> bool:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
-from telha_jobs.store.database import Database, ForkedError, ViewChangedError, exists, family_names
+from telha_jobs.store.database import (
+    VIEW_PREFIX,
+    Database,
+    ForkedError,
+    ViewChangedError,
+    damaged_tables,
+    exists,
+    family_names,
+)
 from telha_jobs.store.layout import FORMAT, FORMAT_KEY, FormatVersion, decode_format
 from telha_jobs.store.port import Family
 
@@ -21,6 +29,9 @@ _LOCK_FILE = "LOCK"
 _LOCK_TABLE = Path("/proc/locks")
 _LOCK_LINE = re.compile(r"^\d+: POSIX +\S+ +WRITE +(\d+) +([0-9a-f]+):([0-9a-f]+):(\d+) ")
 _VIEW_TRIES = 5
+_VIEW = re.compile(rf"[^\s'\"]*{re.escape(VIEW_PREFIX)}\w+/")
+_TABLE = re.compile(r"\b\d+\.sst\b")
+_HEAD = re.compile(r"\bMANIFEST-\d+|\bCURRENT\b")
 _OPEN_BYTES = 1024 * 1024
 """What an open writes besides the tables it makes of the log: options, notes, lists of files, and spare."""
 _FAMILY_NAMES = frozenset(family.value for family in Family)
@@ -211,11 +222,31 @@ def _ours(value: bytes) -> Found:
 
 
 def unusable(where: Path, error: Exception) -> QueueUnavailableError:
-    """The refusal for a database that the storage cannot open or read."""
-    return QueueUnavailableError(
-        f"the database in {where} cannot be opened ({error}): "
-        "see to space, permissions and hardware there, or restore a backup"
-    )
+    """The refusal for a database that the storage cannot open or read; a damaged file is named."""
+    text = told(error, where)
+    advice = "see to space, permissions and hardware there, or restore a backup"
+    if is_damage(text):
+        advice = f"the damaged file is {' or '.join(_damaged(where, text)) or 'not known'}: restore a backup"
+    return QueueUnavailableError(f"the database in {where} cannot be opened ({text}): {advice}")
+
+
+def _damaged(where: Path, text: str) -> list[str]:
+    """The damaged files. RocksDB blames the manifest for much that it finds elsewhere, so that comes last."""
+    if named := _TABLE.findall(text):
+        return sorted(set(named))
+    if "ahead of WALs" in text:
+        return sorted(one.name for one in where.glob("*.log"))
+    return damaged_tables(where) or sorted(set(_HEAD.findall(text)))
+
+
+def told(error: BaseException, where: Path | None = None) -> str:
+    """What the storage said, with files named where they are: a view stands on links to them."""
+    return _VIEW.sub("" if where is None else f"{where}{os.sep}", str(error) or repr(error))
+
+
+def is_damage(text: str) -> bool:
+    """Whether RocksDB tells of a file whose bytes are not what they were."""
+    return "Corruption" in text
 
 
 def _require_room(there: Path, where: Path) -> None:

@@ -332,7 +332,11 @@ class RocksStore:
 
     def _fail(self, what: StoreOperation, error: BaseException) -> QueueUnavailableError:
         """Refuse every call from now on; returns the refusal for the call that met the error. Called under the lock."""
-        reason = f"the storage failed to {what} ({error!r}): close the queue, see to the disk and open it again"
+        text = opening.told(error)
+        advice = "a file is damaged: close the queue and restore a backup"
+        if not opening.is_damage(text):
+            advice = "close the queue, see to the disk and open it again"
+        reason = f"the storage failed to {what} ({text}): {advice}"
         _log.error("%s", reason)
         self._failed = True
         if self.observer is not None:

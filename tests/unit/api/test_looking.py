@@ -288,7 +288,7 @@ def test_a_kind_that_cannot_be_read_refuses_the_open(queue: JobQueue, opened: Op
     queue.close()
     tamper(tmp_path / "queue", Put(Family.META, kind_key(1), b"\xff"))
     error = refusal(QueueUnavailableError, opened)
-    assert (error.outcome, "restore a backup" in str(error)) == ("not_applied", True)
+    assert (error.outcome, "check --repair" in str(error)) == ("not_applied", True)
     tamper(tmp_path / "queue", Put(Family.META, kind_key(1), b"embed"))
     healthy(opened())
 
