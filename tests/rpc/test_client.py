@@ -418,11 +418,11 @@ async def test_polls_and_rows_awaited() -> None:
 
 def test_a_page_is_full_whatever_a_message_holds(client: Client, server: Served) -> None:
     """Jobs that make too long a message for one answer come in several, and in one page."""
-    for number in range(5):
-        server.queue.enqueue(A, "large", bytes([number]) * 1_500_000)
-    page = client.list_jobs(limit=4)
-    assert [job.payload[0] for job in page.jobs] == [0, 1, 2, 3]
-    assert [job.payload[0] for job in client.list_jobs(limit=4, after=page.after).jobs] == [4]
+    for number in range(20):
+        server.queue.enqueue(A, "large", bytes([number]) * 300_000)
+    page = client.list_jobs(limit=19)
+    assert [job.payload[0] for job in page.jobs] == list(range(19))
+    assert [job.payload[0] for job in client.list_jobs(limit=19, after=page.after).jobs] == [19]
 
 
 def test_what_is_told_of_commits(server: Served) -> None:
