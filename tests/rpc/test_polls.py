@@ -10,6 +10,7 @@ import pytest
 
 from telha_jobs import Backoff, LeaseRef, NewJob, QueueConfig, State
 from telha_jobs.clock import SystemClock
+from telha_jobs.rpc.polls import Stream
 from telha_jobs.rpc.v1 import jobs_pb2 as pb
 from tests.rpc.rig import CONFIG, TTL_MS, A, B, Rig, bounded, complete, fail, ref, refusal, serving
 
@@ -224,20 +225,25 @@ async def test_leases_that_were_not_handed_over_are_released() -> None:
     config = QueueConfig(lease_ttl_ms=TTL_MS, durability="os")
     async with serving(config) as rig:
         rig.queue.enqueue_many(NewJob(scope=A, kind="work", payload=b"x" * 1_000_000) for _ in range(30))
-        # No thread reads here: the window fills, and the next message waits in the server.
+        polls = rig.server._dispatcher.polls
+        handed: list[int] = []
+        hand_over = polls.handed
+
+        def noted(stream: Stream) -> None:
+            handed.append(len(stream.held))
+            hand_over(stream)
+
+        polls.handed = noted  # type: ignore[method-assign]
+        # Nobody reads: the window fills, and the next message waits in the server.
         poll = rig.stub().PollJobs(pb.PollJobsRequest(worker="w", max_in_flight=30))
         await poll.initial_metadata()
-        polls = rig.server._dispatcher.polls
         [stream] = polls._streams
         await rig.until(lambda: bool(stream.held))
-        await asyncio.sleep(0.3)
-        leased, held = rig.queue.counts()[State.LEASED], len(stream.held)
-        assert held > 0
-        assert leased < 30
         poll.cancel()
         await rig.until(lambda: not polls._streams and not rig.server._dispatcher.waiting)
         counts = rig.queue.counts()
-        assert (counts[State.LEASED], counts[State.PENDING]) == (leased - held, 30 - leased + held)
+        assert sum(handed) < 30
+        assert (counts[State.LEASED], counts[State.PENDING]) == (sum(handed), 30 - sum(handed))
         assert all(job.attempts == 0 for job in rig.queue.list_jobs().jobs)
 
 

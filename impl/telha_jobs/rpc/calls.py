@@ -52,10 +52,14 @@ class Leases(Protocol):
 
 
 class Call(NamedTuple):
-    """A request's operations, and what makes its answer of their replies: refusals are exceptions among them."""
+    """A request's operations, and what makes its answer of their replies: refusals are exceptions among them.
+
+    `makes_ready`: as a rule there is something to lease afterwards, so that polls should look in the same commit.
+    """
 
     operations: Sequence[Operation]
     answer: Callable[[Replies], Message]
+    makes_ready: bool = False
 
 
 class Context(NamedTuple):
@@ -79,6 +83,7 @@ def enqueue(request: pb.EnqueueRequest, context: Context) -> Call:
     return Call(
         [lambda unit: enqueuing.enqueue_one(unit, draft)],
         lambda replies: pb.EnqueueResponse(receipt=_receipt(_given(replies[0]))),
+        makes_ready=True,
     )
 
 
@@ -91,6 +96,7 @@ def enqueue_batch(request: pb.EnqueueBatchRequest, context: Context) -> Call:
     return Call(
         [lambda unit: enqueuing.enqueue(unit, drafts, field="jobs")],
         lambda replies: pb.EnqueueBatchResponse(receipts=map(_receipt, _given(replies[0]))),
+        makes_ready=True,
     )
 
 
@@ -170,7 +176,7 @@ def release(request: pb.ReleaseRequest, context: Context) -> Call:
         _given(replies[0])
         return pb.ReleaseResponse()
 
-    return Call([operation], answer)
+    return Call([operation], answer, makes_ready=True)
 
 
 # -- operators

@@ -55,6 +55,7 @@ class _Waiting(NamedTuple):
 
     operations: Sequence[Operation]
     future: "asyncio.Future[Answers] | None"
+    makes_ready: bool
 
 
 class _Look(NamedTuple):
@@ -79,8 +80,10 @@ class Dispatcher:
         self._pending: list[_Waiting] = []
         self._busy = False
         self._wanted = False
+        self._everybody = False
         self._doubted = False
         self._signalled = False
+        self._made_ready = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
         self._calls = 0
@@ -94,13 +97,13 @@ class Dispatcher:
         self.operations = 0
         engine.watch(self._news)
 
-    async def run(self, operations: Sequence[Operation]) -> Answers:
+    async def run(self, operations: Sequence[Operation], *, makes_ready: bool = False) -> Answers:
         """Run a call's operations, in their order, in one commit with those of others.
 
-        Raises `QueueUnavailableError` when the queue is gone.
+        `makes_ready`: polls should look in that commit. Raises `QueueUnavailableError` when the queue is gone.
         """
         future: asyncio.Future[Answers] = self._loop.create_future()
-        self._add(_Waiting(operations, future))
+        self._add(_Waiting(operations, future, makes_ready))
         return await future
 
     async def drain(self) -> None:
@@ -123,17 +126,25 @@ class Dispatcher:
 
     def _release(self, refs: list[Ref]) -> None:
         """Give back leases that no client ever got."""
-        self._add(_Waiting([partial(_given_back, ref=ref) for ref in refs], None))
+        self._add(_Waiting([partial(_given_back, ref=ref) for ref in refs], None, makes_ready=True))
 
     def _look(self) -> None:
-        """Somebody waits for jobs."""
+        """Somebody has come to wait for jobs."""
         self._wanted = True
         self._start()
 
+    def _look_all(self) -> None:
+        """There may be something for whoever waits."""
+        self._everybody = True
+        self._look()
+
     def _news(self) -> None:
         """Told by the engine, in any thread and under its lock."""
-        if self._signalled or threading.get_ident() == self._worker:
-            return  # a batch of ours looks anyway
+        if threading.get_ident() == self._worker:
+            self._made_ready = True  # by a batch of ours
+            return
+        if self._signalled:
+            return
         self._signalled = True
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._heard)
@@ -141,7 +152,7 @@ class Dispatcher:
     def _heard(self) -> None:
         self._signalled = False
         self._doubted = True
-        self._look()
+        self._look_all()
 
     def _start(self) -> None:
         """Begin a batch when those that arrive just now have arrived: each turn of the loop brings a few."""
@@ -167,11 +178,12 @@ class Dispatcher:
         operations = [operation for waiting in batch for operation in waiting.operations]
         lines: list[Line] = []
         doubtful: list[Ref] = []
-        if self._wanted or self.polls.waiting:
-            lines = self.polls.lines(self._turn)
+        every = self._everybody or any(waiting.makes_ready for waiting in batch)
+        if self._wanted or every:
+            lines = self.polls.lines(self._turn, every=every)
             self._turn += 1
             doubtful = self._doubtful()
-        self._wanted = False
+        self._wanted = self._everybody = self._made_ready = False
         if doubtful:
             operations.append(partial(_ended, refs=doubtful))
         if lines:
@@ -182,7 +194,7 @@ class Dispatcher:
         self.batches += 1
         self.operations += len(operations)
         work = self._loop.run_in_executor(self._thread, self._work, operations)
-        work.add_done_callback(partial(self._done, batch=batch, lines=lines, doubtful=doubtful))
+        work.add_done_callback(partial(self._done, batch=batch, lines=lines, doubtful=doubtful, every=every))
 
     def _take(self) -> list[_Waiting]:
         """The calls of the next batch: all that wait, or as many as fit into one commit."""
@@ -217,6 +229,7 @@ class Dispatcher:
         batch: list[_Waiting],
         lines: list[Line],
         doubtful: list[Ref],
+        every: bool,
     ) -> None:
         self.waiting -= len(batch)
         error = work.exception()
@@ -231,6 +244,8 @@ class Dispatcher:
                 self._room(replies[-2 if lines else -1])
             if lines:
                 self._deliver(lines, replies[-1], sequence)
+            if self._made_ready and not every and self.polls.waiting:
+                self._everybody = self._wanted = True
         self._end()
 
     def _answer(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> None:
@@ -255,7 +270,8 @@ class Dispatcher:
             self.polls.granted(stream, Granted(leases, sequence, self._index))
             self._index += 1
         self.polls.looked(lines[: look.lines])
-        self._wanted = self._wanted or look.more
+        if look.more:
+            self._everybody = self._wanted = True
         self._wake_after(look.pause_s)
 
     def _fail(self, error: BaseException, batch: list[_Waiting], lines: list[Line]) -> None:
@@ -281,7 +297,7 @@ class Dispatcher:
             self._timer.cancel()
             self._timer = None
         if self.polls.waiting and not math.isinf(pause_s):
-            self._timer = self._loop.call_later(pause_s, self._look)
+            self._timer = self._loop.call_later(pause_s, self._look_all)
 
 
 # -- operations of the dispatcher's own: they run in its thread, under the engine's lock

@@ -95,6 +95,7 @@ class Polls:
         self._streams: set[Stream] = set()
         self._lines: dict[Filters, OrderedDict[Stream, None]] = {}
         self._lookers: OrderedDict[Stream, None] = OrderedDict()
+        self._fresh: dict[Filters, None] = {}
         self._full: dict[Stream, None] = {}
         self._holders: dict[bytes, Stream] = {}
         self.stopping = False
@@ -162,11 +163,15 @@ class Polls:
 
     # -- looking for jobs
 
-    def lines(self, first: int) -> list[Line]:
-        """Who waits, the line with number `first` (modulo their number) first. A looker is a line of its own."""
+    def lines(self, first: int, *, every: bool) -> list[Line]:
+        """Who waits, the line with number `first` (modulo their number) first: every line, or those that somebody
+        joined since the last time. A looker is a line of its own.
+        """
+        asked, self._fresh = (self._lines if every else self._fresh), {}
         lines = [
-            Line(filters, [(stream, stream.room) for stream in islice(line, TAKERS_PER_LOOK)])
-            for filters, line in self._lines.items()
+            Line(filters, [(stream, stream.room) for stream in islice(self._lines[filters], TAKERS_PER_LOOK)])
+            for filters in asked
+            if filters in self._lines
         ]
         lines += [Line(stream.filters, [(stream, stream.room)]) for stream in self._lookers]
         turn = first % max(len(lines), 1)
@@ -241,6 +246,7 @@ class Polls:
             self._lookers[stream] = None
         else:
             self._lines.setdefault(stream.filters, OrderedDict())[stream] = None
+            self._fresh[stream.filters] = None
             stream.idle_from_now(self._loop, self._idle)
         self._look()
 
