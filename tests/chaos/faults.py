@@ -204,16 +204,16 @@ def calls_fail(run: Run, forks: Forks, seed: int, *, fresh: bool, stride: int) -
 def disks_full(run: Run, forks: Forks, seed: int) -> None:
     """No more room at this byte of the log and at that, and a disk that has so many pages left."""
     faults = Faults(run, forks, seed)
+    refused = mounts_allowed()
+    refusals(run, forks, faults.killed, mounts=refused is None)
     for spare in (0, 1, 6, 7, 300, 400, 700, 1_100, 1_500):
         faults.life({"kind": "size", "spare": spare})
-    refused = mounts_allowed()
     if refused is not None:
         run.say(f"disks and their refusals are NOT shown: mounts are not allowed here: {refused}")
         run.tally.covered[NO_MOUNTS] += 1
     else:
         for spare in (0, 1, 2, 5):
             faults.life({"kind": "space", "spare": spare, "when": "opened"}, calls=_MORE_CALLS)
-    refusals(run, forks, faults.killed, mounts=refused is None)
 
 
 def body(run: Run) -> None:
@@ -223,9 +223,9 @@ def body(run: Run) -> None:
         while run.goes_on(rounds, ci=1):
             seed = run.seed * 1_000 + 4 * rounds
             stride = CI_STRIDE if run.seconds is None else 1
-            calls_fail(run, forks, seed, fresh=True, stride=stride)
-            calls_fail(run, forks, seed + 1, fresh=False, stride=stride)
-            disks_full(run, forks, seed + 2)
+            disks_full(run, forks, seed)
+            calls_fail(run, forks, seed + 1, fresh=True, stride=stride)
+            calls_fail(run, forks, seed + 2, fresh=False, stride=stride)
             if run.seconds is not None:
                 faults = Faults(run, forks, seed + 3)
                 for call in ("rename", "ftruncate", "unlink", "openat"):
