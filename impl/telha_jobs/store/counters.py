@@ -51,10 +51,11 @@ class CounterCache:
         self._cached.update(sums)
 
     def _value(self, key: Key) -> int:
-        return _decoded(key, self._get(*key))
+        return counted(key, self._get(*key))
 
 
-def _decoded(key: Key, value: bytes | None) -> int:
+def counted(key: Key, value: bytes | None) -> int:
+    """What a counter says; one that makes no sense counts as 0."""
     if value is None:
         return 0
     try:

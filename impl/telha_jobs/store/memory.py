@@ -17,7 +17,8 @@ from typing import Self, assert_never
 
 from telha_jobs.clock import Clock, QueueClock
 from telha_jobs.errors import InvalidArgumentError, QueueLockedError, QueueUnavailableError
-from telha_jobs.store.layout import decode_counter, encode_counter
+from telha_jobs.store.counters import counted
+from telha_jobs.store.layout import encode_counter
 from telha_jobs.store.port import (
     Add,
     Check,
@@ -69,7 +70,7 @@ class MemoryDisk:
                     after[family, key] = None
                 case Add(family, key, delta):
                     before = after[family, key] if (family, key) in after else self.values[family].get(key)
-                    total = (0 if before is None else decode_counter(before)) + delta
+                    total = counted((family, key), before) + delta
                     after[family, key] = encode_counter(total) if total else None
                 case _:
                     assert_never(write)

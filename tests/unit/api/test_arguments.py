@@ -355,12 +355,6 @@ def test_a_flag_is_a_bool(queue: JobQueue, flag: Any) -> None:
         queue.check(repair=flag)
 
 
-def test_repair_is_not_offered(queue: JobQueue) -> None:
-    """Asking for it is an argument error, not something half done."""
-    with refused(queue, "repair"):
-        queue.check(repair=True)
-
-
 @each("delay", [None, True, 1.0, "1", -1, TEN_YEARS_MS + 1])
 def test_a_release_delay_is_a_duration(queue: JobQueue, delay: Any) -> None:
     """From 0 to ten years."""
