@@ -53,6 +53,16 @@ async def test_a_poll_is_awake_at_once_when_a_job_is_enqueued() -> None:
 
 
 @bounded
+@pytest.mark.parametrize("kinds", [["new:kind"], ["new:*"]])
+async def test_a_poll_is_awake_for_the_first_job_of_a_kind(kinds: list[str]) -> None:
+    """A kind that the queue did not know before the very commit of the grant is matched all the same."""
+    async with serving() as rig:
+        poll = await opened(rig, kinds=kinds)
+        call = rig.stub().Enqueue(pb.EnqueueRequest(job=pb.NewJob(scope=str(A), kind="new:kind")))
+        assert await ids(poll) == [(await call).receipt.job_id]
+
+
+@bounded
 async def test_a_poll_is_awake_at_once_when_a_job_is_released_or_retried() -> None:
     """So are release and retry, in whatever way they are called."""
     async with serving() as rig:

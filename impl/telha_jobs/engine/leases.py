@@ -32,7 +32,7 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
 
     Rows that cannot be read go to quarantine on the way.
     """
-    kinds = None if filters.kinds is None else unit.shared.kinds.matching(filters.kinds)
+    kinds = None if filters.kinds is None else unit.kinds_matching(filters.kinds)
     leases: list[Lease] = []
     shared = unit.shared
     incarnation = shared.store.incarnation

@@ -4,6 +4,7 @@ Records are read through the unit, so that a call which meets a job twice sees i
 once (a batch of grants needs that) and are rolled back when the commit is refused.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from telha_jobs.agenda import Row
@@ -26,6 +27,7 @@ from telha_jobs.keys import (
     quarantine_key,
     ready_key,
 )
+from telha_jobs.kinds import Kinds
 from telha_jobs.rules import KINDS_MAX
 from telha_jobs.store.port import Check, Conflict, Delete, Family, Put, Write, make_add, make_check, make_put
 from telha_jobs.types import State
@@ -150,6 +152,13 @@ class Unit:
     def kind_number(self, kind: str) -> int:
         """The number of a kind, new ones interned by this unit's commit."""
         return self.intern(kind, "")
+
+    def kinds_matching(self, patterns: Iterable[str]) -> frozenset[int]:
+        """The numbers of the kinds that exact names and families accept, new ones of this unit among them."""
+        found = self.shared.kinds.matching(patterns)
+        if self._new_kinds:
+            found |= Kinds({number: name for name, number in self._new_kinds.items()}).matching(patterns)
+        return found
 
     def intern(self, kind: str, where: str) -> int:
         """The number of a kind. `where` is put before the field's name when there is no room for a new one."""
