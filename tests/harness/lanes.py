@@ -22,6 +22,7 @@ environment). A lane that the catalogue names and `LANES` does not have, or whos
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,8 @@ SEEDS: Final = {"engine": 1, "engine-narrow": 2}
 RUNS: Final = (("engine", 1), ("engine-narrow", 2), ("engine", 3), ("engine-narrow", 4))
 """The wild runs: subject and seed."""
 RUN_STEPS: Final = 500
+LOOPS_CPU_S: Final = 20.0
+"""What corpus and wild runs may compute: ten times what they need."""
 
 OnSteps = Callable[[int], None]
 
@@ -176,13 +179,21 @@ def _in_runs() -> Death:
 
 
 def _raised(part: Callable[[], object]) -> Death:
-    """A lane that keeps no trace: another one, which the catalogue names, does."""
+    """A lane that keeps no trace: another one, which the catalogue names, does. A queue that loops is killed too."""
+    signal.signal(signal.SIGVTALRM, _loops)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LOOPS_CPU_S)
     try:
         part()
     except AssertionError as error:  # a disagreement is one too
         steps = len(error.ops) if isinstance(error, DisagreementError) else 0
         return Death(True, steps, 0, str(error))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return Death(killed=False, steps=0, program=0, report="nothing differed")
+
+
+def _loops(_signal: int, _frame: object) -> None:
+    raise AssertionError(f"the queue does not answer within {LOOPS_CPU_S} s of computing")
 
 
 def _under_fire(name: str) -> Death:
