@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -133,17 +135,25 @@ def test_without_the_extra_a_server_is_a_refusal() -> None:
     assert "[server]" in result.stderr
 
 
+class Serving(subprocess.Popen[str]):
+    """A server's process, and the line that said it was ready."""
+
+    ready = ""
+
+
 @contextmanager
-def serving_process(data: Path) -> Iterator[subprocess.Popen[str]]:
+def serving_process(data: Path, *options: str) -> Iterator[Serving]:
     """`telha serve` in a process of its own, ready."""
-    command = [sys.executable, "-c", MAIN, "serve", "--data", str(data), "--listen", f"unix:{data}.sock"]
+    command = [sys.executable, "-c", MAIN, "serve", "--data", str(data), "--listen", f"unix:{data}.sock", *options]
     environment = {"PATH": "", "TELHA_SERVER_GRACE": "0s"}
-    with subprocess.Popen(
+    with Serving(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=data.parent
     ) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("telha serves ")
+            process.ready = process.stdout.readline().strip()
+            if not process.ready.startswith("telha serves "):
+                pytest.fail(f"the server did not start: {process.communicate()}")
             yield process
         finally:
             process.kill()
@@ -230,3 +240,29 @@ def test_changes_use_the_settings_in_force(data: Path) -> None:
         assert queue.reap().purged == 1
     wrong = run("cancel", added, environment={**environment, "TELHA_JOBS_RETENTION_DEAD": "never"})
     assert wrong.exit_code in (1, 2)
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    """An answer over HTTP."""
+    connection = HTTPConnection(address, timeout=BOUND_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode("utf-8")
+    finally:
+        connection.close()
+
+
+def test_a_server_answers_metrics_and_health(data: Path) -> None:
+    """`telha serve --metrics` counts what callers do, and is healthy until it is told to stop."""
+    with serving_process(data, "--metrics", "127.0.0.1:0") as process:
+        [line] = re.findall(r"metrics on (\S+)$", process.ready)
+        added = run("enqueue", "embed", "--scope", "nil", "--data", str(data)).stdout.strip()
+        assert run("cancel", added, "--data", str(data)).exit_code == 0
+        assert get(line, "/healthz") == (200, "ok\n")
+        status, body = get(line, "/metrics")
+        assert status == 200
+        told = dict(one.rsplit(" ", 1) for one in body.splitlines() if not one.startswith("#"))
+        assert told['telha_jobs_enqueued_total{kind="embed"}'] == "1.0"
+        assert told['telha_jobs_cancelled_total{kind="embed"}'] == "1.0"
+        assert told["telha_accepting_writes"] == "1.0"

@@ -36,8 +36,9 @@ def told(data: str, address: str, *, tls: bool) -> Iterator[None]:
     if socket != address:
         address = f"unix:{Path(socket).absolute()}"
     written = json.dumps({"address": address, "tls": tls, "process": me, "started": _started(me)}) + "\n"
-    new.write_text(written, "utf-8")
-    new.replace(path)  # whoever reads it sees all of it
+    with suppress(OSError):  # a full disk is no reason not to serve; commands need --server then
+        new.write_text(written, "utf-8")
+        new.replace(path)  # whoever reads it sees all of it
     try:
         yield
     finally:

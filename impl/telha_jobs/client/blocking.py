@@ -130,9 +130,7 @@ class Client:
         (None: never) and when the server stops or is lost, with `QueueUnavailableError` then. Close the iterator to
         leave: what was not taken is given back or expires.
         """
-        request = exchanges.poll(worker, scopes, kinds, max_in_flight)
-        if idle_timeout_ms is not None:
-            request.idle_timeout_ms = idle_timeout_ms
+        request = exchanges.poll(worker, scopes, kinds, max_in_flight, idle_timeout_ms)
         for message in self._stream("PollJobs", request):
             yield [wire.lease_of(one) for one in message.leases]
 

@@ -104,8 +104,8 @@ def lease_batch(
     """One poll that ends with its first message, or when it has waited. Not sent again: a lost grant expires."""
     # What the message cannot hold is refused here; the limit itself is the server's.
     most = check_int("limit", limit, -VERSION_MAX, VERSION_MAX)
-    request = poll(worker, scopes, kinds, most, once=True)
-    request.idle_timeout_ms = check_int("wait_ms", wait_ms, 0, DURATION_MAX_MS)
+    wait = check_int("wait_ms", wait_ms, 0, DURATION_MAX_MS)
+    request = poll(worker, scopes, kinds, most, wait, once=True)
     return Exchange(
         "PollJobs",
         request,
@@ -116,7 +116,13 @@ def lease_batch(
 
 
 def poll(
-    worker: str, scopes: Iterable[UUID] | None, kinds: Iterable[str] | None, max_in_flight: int, *, once: bool = False
+    worker: str,
+    scopes: Iterable[UUID] | None,
+    kinds: Iterable[str] | None,
+    max_in_flight: int,
+    idle_timeout_ms: int | None,
+    *,
+    once: bool = False,
 ) -> pb.PollJobsRequest:
     """The request of a poll."""
     name = arguments.worker(worker)
@@ -126,6 +132,7 @@ def poll(
         kinds=wanted.kinds or (),
         scopes=[str(uuid_of(scope)) for scope in sorted(wanted.scopes or ())],
         max_in_flight=check_int("max_in_flight", max_in_flight, -VERSION_MAX, VERSION_MAX),
+        idle_timeout_ms=check_optional_int("idle_timeout_ms", idle_timeout_ms, 0, DURATION_MAX_MS),
         once=once,
         values=_MSGPACK,
     )

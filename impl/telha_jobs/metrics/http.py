@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any, ClassVar, NamedTuple
 
 _TIMEOUT_S = 10
@@ -88,6 +89,11 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._room = threading.Semaphore(_CONNECTIONS_MAX)
         super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Without asking the network for the host's name, as the base class would: it may take its time."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """A thread for each connection, but not for more than some: further ones are closed at once."""

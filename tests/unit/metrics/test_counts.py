@@ -415,6 +415,23 @@ def test_quarantined_rows(watch: Watch, tmp_path: Path, clock: ManualClock) -> N
     assert scraped(watched.metrics)["telha_quarantined_rows", ()] == 2
 
 
+def test_a_repair_is_seen(watch: Watch, tmp_path: Path, clock: ManualClock) -> None:
+    """Rows that a repair moves to quarantine are counted there, and what it derives anew is counted anew."""
+    queue = watch().queue
+    expire(queue, clock)
+    queue.enqueue(B, "embed", None)
+    queue.close()
+    store = RocksStore.open(tmp_path / "queue", clock=clock)
+    [bad] = [key for key, _ in store.scan(Family.JOBS, b"", None, 9) if key.startswith(B.bytes)]
+    store.commit([], [Put(Family.JOBS, bad, b"no row")], b"token")
+    store.close()
+    watched = watch()
+    assert scraped(watched.metrics)["telha_quarantined_rows", ()] == 0
+    assert watched.queue.check(repair=True)
+    found = scraped(watched.metrics)
+    assert (found["telha_quarantined_rows", ()], found["telha_dead_letters", ("embed",)]) == (1, 1)
+
+
 def test_a_queue_without_metrics_tells_nobody(watched: Watched) -> None:
     """After a stop the queue works on and the numbers stand still."""
     watched.queue.enqueue(A, "embed", None)
