@@ -3,6 +3,7 @@
 It checks arguments, runs one operation of the engine, and turns its answer into public values.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -48,6 +49,7 @@ from telha_jobs.types import (
 )
 
 _DEFAULT_CONFIG = QueueConfig()
+_log = logging.getLogger("telha_jobs")
 
 
 class JobQueue:
@@ -335,7 +337,9 @@ class JobQueue:
         """
         self._engine.require_open()
         if arguments.flag("repair", repair):
-            return self._engine.rewrite(lambda store: mend(store, proceed=self._engine.require_open)).report
+            return self._engine.rewrite(
+                lambda store: mend(store, proceed=self._engine.require_open, tell=_tell_repaired)
+            ).report
         return self._engine.read(lambda shared: check(shared.store))
 
     def now_ms(self) -> int:
@@ -375,6 +379,10 @@ class JobQueue:
         self._engine.wake()
         if self._sweeper is not None:
             self._sweeper.wake()
+
+
+def _tell_repaired(sentence: str) -> None:
+    _log.warning("repair: %s", sentence)
 
 
 def _receipt(created: CreatedJob) -> Receipt:

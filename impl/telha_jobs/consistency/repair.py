@@ -26,15 +26,20 @@ class Repaired(NamedTuple):
     commits: int
 
 
-def repair(store: Store, *, proceed: Callable[[], None] = lambda: None) -> Repaired:
-    """Repair a store that nobody else writes to meanwhile; `proceed` is called before each commit and may raise.
+def repair(
+    store: Store, *, proceed: Callable[[], None] = lambda: None, tell: Callable[[str], None] = lambda _: None
+) -> Repaired:
+    """Repair a store that nobody else writes to meanwhile.
+
+    `proceed` is called before each commit and may raise; `tell` gets each sentence of what was done, once that is
+    committed.
 
     Raises `QueueUnavailableError`; what was committed until then is whole, and repairing again finishes.
     """
     findings = examine(store)
     if not findings.problems:
         return Repaired(findings.report(), (), 0)
-    writer = Writer(store, proceed)
+    writer = Writer(store, proceed, tell)
     try:
         _mend(store, writer, findings)
     except QueueUnavailableError as error:

@@ -18,20 +18,24 @@ BATCH_BYTES = 4 * 1024 * 1024
 """A commit is made when it holds as much; the last group in it may exceed this, by one row."""
 _BATCH_CHECKS = 20_000
 TOLD_MAX = 1_000
-"""Sentences that are kept of what was done; all are counted, and logged up to here."""
+"""Sentences that are kept of what was done; all are counted."""
 
 _log = logging.getLogger("telha_jobs")
 
 
 class Writer:
-    """Reads and writes of one repair. `proceed` is asked before each commit, and raises to end the repair there."""
+    """Reads and writes of one repair.
 
-    def __init__(self, store: Store, proceed: Callable[[], None]) -> None:
+    `proceed` is asked before each commit, and raises to end the repair there; `tell` gets the sentences that are kept.
+    """
+
+    def __init__(self, store: Store, proceed: Callable[[], None], tell: Callable[[str], None]) -> None:
         self.told: list[str] = []
         self.done = 0
         self.commits = 0
         self._store = store
         self._proceed = proceed
+        self._tell = tell
         self._nonce = secrets.token_bytes(8)
         self._checks: list[Check] = []
         self._writes: list[Write] = []
@@ -88,7 +92,7 @@ class Writer:
             self.done += 1
             if self.done <= TOLD_MAX:
                 self.told.append(sentence)
-                _log.warning("repair: %s", sentence)
+                self._tell(sentence)
         self._checks, self._writes, self._sentences, self._bytes = [], [], [], 0
         self._pending.clear()
 

@@ -9,11 +9,12 @@ import pytest
 from telha_jobs import JobQueue, ManualClock, QueueConfig, QueueUnavailableError, State
 from telha_jobs.consistency import check, repair, writer
 from telha_jobs.keys import ready_key, timer_key
+from telha_jobs.store.memory import MemoryStore
 from telha_jobs.store.port import Delete, Family, Put
 from tests.field_failures.seam import Seam
 from tests.harness.damage import DAMAGE, MISSING, ROW_DAMAGE, START_MS, A, damage, populated
 from tests.unit.api.support import lease, refusal, tamper
-from tests.unit.consistency.repairs import MemoryStore, differences, killed, listed, opened, repaired
+from tests.unit.consistency.repairs import differences, killed, listed, opened, repaired
 
 TTL = 300_000
 
