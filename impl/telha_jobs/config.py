@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal
 
 from telha_jobs.errors import InvalidArgumentError
@@ -113,7 +114,7 @@ class QueueConfig:
       its kind's.
     - `backoff`: delay between attempts.
     - `kinds` (none): policies by exact kind or family (`ingest:*`); exact wins, then the longest family. Only one
-      policy applies.
+      policy applies. Kept as a read-only copy.
     - `max_lease_age_ms` (none): no deadline later than this after the grant, whatever is extended. None lets a
       heartbeat keep a job for ever.
     - `retention_completed_ms` (7 days), `retention_dead_ms` (for ever): how long an ended job is kept; fixed when it
@@ -161,6 +162,12 @@ class QueueConfig:
         self._check_relations("", self.policy_in_force(None))
         for name, policy in self.kinds.items():
             self._check_relations(f"kinds[{name!r}].", self.policy_in_force(policy))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"kinds": dict(self.kinds)}  # a read-only mapping cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, kinds=MappingProxyType(state["kinds"]))
 
     def events_needed(self, max_attempts: int) -> int:
         """How many events a log must hold so that `max_attempts` attempts are told in full."""
@@ -222,7 +229,7 @@ class Policy:
     retention_dead_ms: int | None
 
 
-def _checked_kinds(kinds: Any) -> dict[str, KindPolicy]:
+def _checked_kinds(kinds: Any) -> Mapping[str, KindPolicy]:
     if not isinstance(kinds, Mapping):
         raise InvalidArgumentError("kinds", f"must be a mapping of kind to KindPolicy, not {type(kinds).__name__}")
     if len(kinds) > KINDS_MAX:
@@ -232,4 +239,4 @@ def _checked_kinds(kinds: Any) -> dict[str, KindPolicy]:
         check_kind_or_family(where, name)
         if not isinstance(policy, KindPolicy):
             raise InvalidArgumentError(where, f"must be a KindPolicy, not {type(policy).__name__}")
-    return dict(kinds)
+    return MappingProxyType(dict(kinds))

@@ -1,6 +1,8 @@
 """Configuration: wrong values are refused by the field's name, and relations between fields are checked."""
 
+import copy
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,3 +146,17 @@ def test_settings_survive_pickling() -> None:
 def test_equal_settings_are_equal() -> None:
     """By value."""
     assert QueueConfig(kinds={"a": KindPolicy()}) == QueueConfig(kinds={"a": KindPolicy()})
+
+
+def test_kinds_are_a_copy_that_nobody_changes() -> None:
+    """What was given may change later; what a queue works by may not, and it survives copies and pickles."""
+    given = {"embed": KindPolicy(max_attempts=2)}
+    config = QueueConfig(kinds=given)
+    given["index"] = KindPolicy(max_attempts=3)
+    assert dict(config.kinds) == {"embed": KindPolicy(max_attempts=2)}
+    with pytest.raises(TypeError):
+        config.kinds["index"] = KindPolicy()  # type: ignore[index]  # a mapping has no assignment
+    for copied in (pickle.loads(pickle.dumps(config)), copy.deepcopy(config), replace(config)):
+        assert copied == config
+        with pytest.raises(TypeError):
+            copied.kinds["index"] = KindPolicy()  # type: ignore[index]  # as above
