@@ -51,8 +51,8 @@ SEEDS: Final = {"engine": 1, "engine-narrow": 2}
 RUNS: Final = (("engine", 1), ("engine-narrow", 2), ("engine", 3), ("engine-narrow", 4))
 """The wild runs: subject and seed."""
 RUN_STEPS: Final = 500
-LOOPS_CPU_S: Final = 20.0
-"""What corpus and wild runs may compute: ten times what they need."""
+LOOPS_CPU_S: Final = 10.0
+"""What corpus and wild runs may compute: five times what they need."""
 
 OnSteps = Callable[[int], None]
 
