@@ -232,21 +232,28 @@ class Dispatcher:
         every: bool,
     ) -> None:
         self.waiting -= len(batch)
-        error = work.exception()
-        if error is not None:
-            self._fail(error, batch, lines)
-        else:
-            replies, sequence = work.result()
-            if sequence != self._sequence:
-                self._sequence, self._index = sequence, 0
-            self._answer(batch, replies, sequence)
-            if doubtful:
-                self._room(replies[-2 if lines else -1])
-            if lines:
-                self._deliver(lines, replies[-1], sequence)
-            if self._made_ready and not every and self.polls.waiting:
-                self._everybody = self._wanted = True
-        self._end()
+        try:
+            error = work.exception()
+            if error is None:
+                replies, sequence = work.result()
+                self._take_replies(replies, sequence, batch, lines, doubtful)
+                if self._made_ready and not every and self.polls.waiting:
+                    self._everybody = self._wanted = True
+            else:
+                self._fail(error, batch, lines)
+        finally:
+            self._end()  # whatever happened: those that wait have their turn
+
+    def _take_replies(
+        self, replies: list[Any], sequence: int, batch: list[_Waiting], lines: list[Line], doubtful: list[Ref]
+    ) -> None:
+        if sequence != self._sequence:
+            self._sequence, self._index = sequence, 0
+        self._answer(batch, replies, sequence)
+        if doubtful:
+            self._room(replies[-2 if lines else -1])
+        if lines:
+            self._deliver(lines, replies[-1], sequence)
 
     def _answer(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> None:
         at = 0
