@@ -26,6 +26,8 @@ from telha_jobs.settings.table import (
 )
 
 FILE_BYTES_MAX = 16 << 20
+_KEY_PARTS_MAX = 8
+"""More than any setting has: places of longer keys are nobody's question."""
 _SECTIONS = tuple(sorted({key[0] for key in SETTINGS}))
 _LINKED = re.compile(r"_SERVICE_(HOST|PORT(_.+)?)$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_.+)?)?$")
 """What container platforms set for a service called `telha-jobs` or `telha-server`: theirs, not settings."""
@@ -94,7 +96,7 @@ def from_file(path: Path) -> list[Given]:
         raise SettingsError(here, "", f"is larger than {FILE_BYTES_MAX} bytes")
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for integers of thousands of digits, which Python will not read
         match = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line = int(match[1]) if match else 1 + text.count("\n")
         raise SettingsError(here._replace(line=line), "", f"is no TOML: {error}") from None
@@ -144,7 +146,7 @@ def _inline(key: Key, text: str, origin: Origin) -> list[Given]:
     rule = 'must be an inline table: { "ingest:*" = { lease_ttl = "10m" } }'
     try:
         table = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise SettingsError(origin, dotted(key), rule) from None
     if table.keys() != {"value"} or not isinstance(table["value"], dict):
         raise SettingsError(origin, dotted(key), rule)
@@ -212,7 +214,7 @@ def _lines(text: str) -> dict[Key, int]:
         statement += line + "\n"
         try:
             parsed = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             continue  # it goes on
         is_header = statement.lstrip().startswith("[")
         keys = list(_keys((), parsed))
@@ -231,5 +233,5 @@ def _keys(key: Key, table: dict[str, Any]) -> Iterator[Key]:
         yield (*key, name)
         if isinstance(value, list) and len(value) == 1 and value[0] == {}:
             continue  # the header of an array of tables
-        if isinstance(value, dict):
+        if isinstance(value, dict) and len(key) < _KEY_PARTS_MAX:
             yield from _keys((*key, name), value)

@@ -145,7 +145,7 @@ def parsed_key(text: str) -> Key:
         raise ValueError("must be a key such as jobs.lease_ttl")
     try:
         found: Any = tomllib.loads(f"{text} = 0")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         raise ValueError('must be a key such as jobs.lease_ttl or jobs.kinds."ingest:*".lease_ttl') from None
     parts = []
     while isinstance(found, dict):
