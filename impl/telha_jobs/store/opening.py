@@ -31,6 +31,8 @@ _LOCK_LINE = re.compile(r"^\d+: POSIX +\S+ +WRITE +(\d+) +([0-9a-f]+):([0-9a-f]+
 _VIEW_TRIES = 5
 _VIEW = re.compile(rf"[^\s'\"]*{re.escape(VIEW_PREFIX)}\w+/")
 _TABLE = re.compile(r"\b\d+\.sst\b")
+_CURRENT = "CURRENT"
+_NO_SUCH_HEAD = re.compile(r"No such file.*\bMANIFEST-\d+")
 _HEAD = re.compile(r"\bMANIFEST-\d+|\bCURRENT\b")
 _OPEN_BYTES = 1024 * 1024
 """What an open writes besides the tables it makes of the log: options, notes, lists of files, and spare."""
@@ -234,6 +236,8 @@ def _damaged(where: Path, text: str) -> list[str]:
     """The damaged files. RocksDB blames the manifest for much that it finds elsewhere, so that comes last."""
     if named := _TABLE.findall(text):
         return sorted(set(named))
+    if _NO_SUCH_HEAD.search(text):
+        return [_CURRENT]  # it names a manifest that never was
     if "ahead of WALs" in text:
         return sorted(one.name for one in where.glob("*.log"))
     return damaged_tables(where) or sorted(set(_HEAD.findall(text)))
@@ -246,7 +250,7 @@ def told(error: BaseException, where: Path | None = None) -> str:
 
 def is_damage(text: str) -> bool:
     """Whether RocksDB tells of a file whose bytes are not what they were."""
-    return "Corruption" in text
+    return "Corruption" in text or _NO_SUCH_HEAD.search(text) is not None
 
 
 def _require_room(there: Path, where: Path) -> None:
