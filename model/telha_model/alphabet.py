@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from telha_model.ops import Op
-from telha_model.state import Job, Queue, find, holder
+from telha_model.state import Job, Queue, holder
 from telha_model.states import LEASED
 from telha_model.types import NewJob, Ref
 
@@ -76,29 +76,42 @@ class Alphabet(NamedTuple):
 def gone_number(queue: Queue) -> int:
     """The highest job number that exists no more, or 0."""
     number = queue.next_job_id - 1
-    while number and find(queue, number) is not None:
+    for job in reversed(queue.jobs):  # in the order of their numbers
+        if job.job_id != number:
+            break
         number -= 1
     return number
 
 
 def older_generation(job: Job) -> int | None:
     """A lower generation to play as an old token, or None."""
-    if job.submit is not None and job.submit.digest.generation < job.generation:
-        return job.submit.digest.generation
-    return job.generation - 1 if job.generation > 1 else None
+    generation, submit = job.generation, job.submit
+    if submit is not None and submit.digest.generation < generation:
+        return submit.digest.generation
+    return generation - 1 if generation > 1 else None
 
 
 def _room_for(queue: Queue, creates: tuple[NewJob, ...], jobs_max: int) -> bool:
     free = jobs_max - len(queue.jobs)
     if free >= len(creates):
         return True
-    return sum([holder(queue.jobs, new.scope, new.idempotency_key) is None for new in creates]) <= free
+    for new in creates:
+        if holder(queue.jobs, new.scope, new.idempotency_key) is None:
+            free -= 1
+    return free >= 0
 
 
 def offers(alphabet: Alphabet) -> Callable[[Queue], list[Op]]:
     """The function from a queue to the operations offered, in the same order for a whole class of queues."""
     pairs = _pairs(alphabet)
-    return lambda queue: [op for _, ops in pairs(queue) for op in ops]
+
+    def offer(queue: Queue) -> list[Op]:
+        every: list[Op] = []
+        for _, ops in pairs(queue):
+            every += ops
+        return every
+
+    return offer
 
 
 def symbols(alphabet: Alphabet) -> Callable[[Queue], list[str]]:

@@ -69,7 +69,7 @@ class _Asked:
         self.on_reply = [check for always in every for check, ops in always.on_reply if ops is None or op in ops]
         self.on_step = [check for always in every for check, ops in always.on_step if ops is None or op in ops]
         self.on_change = [check for always in every for check, ops in always.on_change if ops is None or op in ops]
-        self.awaited = [name for name in sometimes if op in SOMETIMES[name].ops]
+        self.awaited = [(name, SOMETIMES[name]) for name in sometimes if op in SOMETIMES[name].ops]
         self.answers = op in PROGRESS.ops
 
 
@@ -95,26 +95,32 @@ class _Search:
 
     def expand(self, place: int) -> None:
         """Take every operation offered in one state."""
-        before, config, take, asked_about = self.states[place], self.config, self.take, self.asked
+        states, places, classify, answering = self.states, self.places, self.classify, self.answering
+        before, config, take, asked_about = states[place], self.config, self.take, self.asked
         row: list[int] = []
-        self.classify.focus(before)
+        classify.focus(before)
         for op in self.offer(before):
             asked = asked_about[type(op)]
             reply, after = take(config, before, op)
             for check in asked.on_reply:
                 if (broken := check(before, op, reply)) is not None:
                     self._violated(place, op, check, broken)
-            if after is before:
-                if asked.awaited:
-                    self._notice(make(Taken, (config, before, op, reply, after, [])), asked)
-                row.append(place)
-            else:
+            target = place
+            if after is not before:
                 taken = make(Taken, (config, before, op, reply, after, changes(before, after)))
-                row.append(self._arrive(place, op, taken, asked))
+                self._judge(place, op, taken, asked)
+                target = places.setdefault(classify(after), len(states))
+                if target == len(states):
+                    self._found(place, op, taken)
+                if target != place and asked.answers:
+                    answering[target].append(place)
+            elif asked.awaited:
+                self._notice(make(Taken, (config, before, op, reply, after, [])), asked)
+            row.append(target)
         self.targets.append(row)
 
-    def _arrive(self, place: int, op: Op, taken: Taken, asked: _Asked) -> int:
-        """Judge a step that changed something, and find or make the state it leads to."""
+    def _judge(self, place: int, op: Op, taken: Taken, asked: _Asked) -> None:
+        """Judge a step that changed something."""
         for check in asked.on_step:
             if (broken := check(taken)) is not None:
                 self._violated(place, op, check, broken)
@@ -129,19 +135,12 @@ class _Search:
                         self._violated(place, op, check_coming, broken)
         if asked.awaited:
             self._notice(taken, asked)
-        after, fresh = taken.after, len(self.states)
-        target = self.places.setdefault(self.classify(after), fresh)
-        if target == fresh:
-            self.states.append(after)
-            self.parents.append((place, op))
-            self.answering.append([])
-            self._inspect(place, op, taken)
-        if asked.answers and target != place:
-            self.answering[target].append(place)
-        return target
 
-    def _inspect(self, place: int, op: Op, taken: Taken) -> None:
-        """Judge a new state. Its unchanged jobs were judged when they came into the state before."""
+    def _found(self, place: int, op: Op, taken: Taken) -> None:
+        """Keep and judge a new state. Its unchanged jobs were judged when they came into the state before."""
+        self.states.append(taken.after)
+        self.parents.append((place, op))
+        self.answering.append([])
         for check_state in self.on_state:
             if (broken := check_state(self.config, taken.after)) is not None:
                 self._violated(place, op, check_state, broken)
@@ -152,9 +151,10 @@ class _Search:
 
     def _notice(self, taken: Taken, asked: _Asked) -> None:
         """Cross off the awaited situations that this step is."""
-        for name in [name for name in asked.awaited if SOMETIMES[name].holds(taken)]:
-            for op in SOMETIMES[name].ops:
-                self.asked[op].awaited.remove(name)
+        for name, situation in [*asked.awaited]:
+            if situation.holds(taken):
+                for op in situation.ops:
+                    self.asked[op].awaited.remove((name, situation))
 
     def _violated(self, place: int, op: Op, check: object, broken: str) -> None:
         name = next(name for name, always in ALWAYS.items() if check in always.predicates())
@@ -197,5 +197,5 @@ def explore(universe: Universe, *, take: Step = step, on_progress: Progress | No
     graph = Graph(universe, search.states, search.targets)
     if search.violations:
         return Report(graph, tuple(search.violations), ())
-    left = {name for asked in search.asked.values() for name in asked.awaited}
+    left = {name for asked in search.asked.values() for name, _ in asked.awaited}
     return Report(graph, search.stuck(), tuple([name for name in universe.sometimes if name in left]))

@@ -10,7 +10,7 @@ one job that such a step changed; over one that it made or removed. Some name th
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from telha_model.ops import (
     Advance,
@@ -34,7 +34,7 @@ from telha_model.states import ENDED
 from telha_model.types import Config
 
 OnState = Callable[[Config, Queue], str | None]
-OnReply = Callable[[Queue, Op, Reply], str | None]
+OnReply = Callable[[Queue, Any, Reply], str | None]
 OnStep = Callable[[Taken], str | None]
 OnJob = Callable[[Config, Job], str | None]
 OnChange = Callable[[Taken, Job, Job], str | None]
@@ -79,7 +79,11 @@ ALWAYS: Final[dict[str, Always]] = {
     ),
     "stale_submit": Always(
         "What is not the current lease changes nothing and is refused, unless it repeats the newest recorded submit.",
-        on_reply=((leases.submit_is_judged, _SUBMITS), (leases.bulk_items_are_judged, _BULK)),
+        on_reply=(
+            (leases.submit_is_judged, _SUBMITS),
+            (leases.extensions_are_judged, (Extend,)),
+            (leases.completions_are_judged, (CompleteMany,)),
+        ),
         on_step=(
             (leases.only_the_current_changes, _SUBMITS),
             (leases.bulk_changes_only_current, _BULK),

@@ -23,20 +23,34 @@ need no second visit. A test samples that queues of one class answer alike and s
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from telha_model.policy import latest_deadline_ms
+from telha_model.policy import max_lease_age_ms
 from telha_model.state import Job, Queue, Spec, Submit
 from telha_model.states import FAILED, LEASED, State
-from telha_model.types import Config
+from telha_model.types import Config, add_ms, make
 
 Class = Hashable
 NEVER: Final = 1 << 60
-SEVERAL_MAX: Final = 1_000_000
+ENDED: Final = -1
+"""Stands for the spec of an ended job that nothing asks for any more."""
+NUMBERS_MAX: Final = 200_000
 
-Instants = tuple[int, ...]
-"""Of one job: the number of its scope and priority, `run_at`, due, then when the sweep cares for it."""
+Instants = tuple[int, int, int, int, int]
+"""Of one job: the number of its scope and priority, `run_at`, due, then when the sweep cares for it and the latest
+that its deadline can be.
+"""
 
-Known = tuple[Class, Instants]
-NOTHING: Final[Instants] = (0, 0, NEVER)
+
+class _SpecKnown(NamedTuple):
+    """The number of what counts of a spec, as long as its job lives and then; of its scope and priority; `run_at` if
+    that counts; the greatest age of a lease. It holds the spec, so that the identity stays what it is.
+    """
+
+    spec: Spec
+    number: int
+    number_ended: int
+    group: int
+    again: int
+    age_ms: int | None
 
 
 class Quotient(NamedTuple):
@@ -60,58 +74,144 @@ class Quotient(NamedTuple):
 class Classifier:
     """Gives queues their class. A class holds numbers of this classifier: compare only what one classifier gave.
 
-    A search classifies many queues one step away from the same one; `focus` on that one spares the work on what they
-    share.
+    Whatever is compared is numbered once, so that the class of a queue is found by a few small integers: the number of
+    each of its jobs, which does not depend on the time, and now. A search classifies many queues one step away from the
+    same one; `focus` on that one spares the numbering of what they share.
     """
 
     def __init__(self, config: Config, quotient: Quotient) -> None:
         self._config = config
-        self._quotient = quotient
-        self._reopens = quotient.reopens
-        self._ranked = _ranked if quotient.sweeps_in_part else _ranked_by_due
+        self._tokens, self._revival, self._returns, self._log_length, self._reopens, self._in_part = quotient
         self._numbers: dict[Class, int] = {}
-        self._specs: dict[int, tuple[Spec, int, int]] = {}
-        self._several: dict[tuple[int | Known, ...], int] = {}
-        self._focus: tuple[Job, ...] = ()
-        self._near: dict[int, Known] = {}
+        self._specs: dict[int, _SpecKnown] = {}
+        self._jobs: dict[tuple[Class, Instants], int] = {}
+        self._rows: list[tuple[int, Instants]] = []
+        self._several: dict[tuple[int, ...], int] = {}
+        self._near: dict[int, int] = {}
+        self._held: list[Job] = []
 
     def focus(self, queue: Queue) -> None:
-        """Keep what is known of this queue's jobs at hand; they are held as long as that, so their identities hold."""
-        self._focus = queue.jobs
-        self._near = {id(job): self._known(job) for job in queue.jobs}
+        """Remember this queue's jobs by identity; they are held from now on, so that no other gets one of theirs."""
+        near = self._near
+        for job in queue.jobs:
+            if id(job) not in near:
+                near[id(job)] = self._job(job)
+                self._held.append(job)
 
     def __call__(self, queue: Queue) -> Class:
         """The class of a queue."""
         now_ms, incarnation, _, jobs, ring, last_served = queue
         near = self._near
-        known = [near.get(id(job)) or self._known(job) for job in jobs]
-        key: tuple[int | Known, ...] = (now_ms, *known)
+        seen = [now_ms]
+        for job in jobs:
+            number = near.get(id(job))
+            seen.append(self._job(job) if number is None else number)
+        key = tuple(seen)
         several = self._several.get(key)
         if several is None:
-            if len(self._several) > SEVERAL_MAX:
-                self._several.clear()
-            parts = tuple([part for part, _ in known])
-            several = self._several[key] = self._number((parts, self._ranked(now_ms, [times for _, times in known])))
+            if len(self._several) > NUMBERS_MAX:
+                self._forget()
+                return self(queue)
+            several = self._several[key] = self._number(self._ranked(now_ms, seen[1:]))
         if self._reopens:
             floor = incarnation << 32
             jumps = tuple([job.generation + 1 < floor for job in jobs])
             return (several, ring, last_served, incarnation > 0, jumps)
         return (several, ring)
 
-    def _number(self, value: Class) -> int:
-        number = self._numbers.get(value)
-        if number is None:
-            number = self._numbers[value] = len(self._numbers)
-        return number
+    def _forget(self) -> None:
+        """Let go of what only saves work; the numbers that classes are made of stay."""
+        self._several.clear()
+        self._jobs.clear()
+        self._rows.clear()
+        self._near.clear()
+        self._held.clear()
 
-    def _known(self, job: Job) -> Known:
-        spec = job.spec
+    def _number(self, value: Class) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _spec(self, spec: Spec) -> _SpecKnown:
+        """What counts of a job whatever becomes of it."""
+        number = self._number(_spec_class(spec))
+        known = self._specs[id(spec)] = make(
+            _SpecKnown,
+            (
+                spec,
+                number,
+                number if self._revival or spec.idempotency_key is not None else ENDED,
+                self._number(("place", spec.scope, spec.priority)),
+                (spec.run_at_ms or 0) if self._revival else 0,
+                max_lease_age_ms(self._config, spec.kind),
+            ),
+        )
+        return known
+
+    def _job(self, job: Job) -> int:
+        """The number of what counts of a job."""
+        spec, state, due_ms, attempts = job.spec, job.state, job.due_ms, job.attempts
         known = self._specs.get(id(spec))
-        if known is None or known[0] is not spec:
-            group = self._number(("place", spec.scope, spec.priority))
-            known = self._specs[id(spec)] = (spec, self._number(_spec_class(spec)), group)
-        _, number, group = known
-        return _part(self._quotient, job, number), _instants(self._config, self._quotient, job, group)
+        if known is None or known.spec is not spec:
+            known = self._spec(spec)
+        _, number, number_ended, group, again, age_ms = known
+        sweep_ms = limit_ms = NEVER
+        if due_ms is None:
+            group, due_ms, number = 0, NEVER, number_ended
+            if job.purge_at_ms is not None:
+                sweep_ms = job.purge_at_ms
+            if not self._revival:
+                attempts = 0
+        elif state is FAILED:
+            sweep_ms = due_ms
+        elif state is LEASED and not self._returns:
+            group, again, due_ms = 0, 0, NEVER
+        elif state is LEASED and job.deadline_ms is not None and job.leased_at_ms is not None:
+            sweep_ms = job.deadline_ms
+            if age_ms is not None:
+                limit_ms = add_ms(job.leased_at_ms, age_ms)
+        part: tuple[Class, ...] = (number, state, attempts, len(job.events) if self._log_length else 0)
+        if self._tokens:
+            generation, submit = job.generation, job.submit
+            said = None if submit is None else _submit_class(submit, generation)
+            part = (*part, generation if generation < 2 else 2, job.lease_end, said)
+        key = (part, (group, again, due_ms, sweep_ms, limit_ms))
+        found = self._jobs.get(key)
+        if found is None:
+            found = self._jobs[key] = len(self._rows)
+            self._rows.append((self._number(part), key[1]))
+        return found
+
+    def _ranked(self, now_ms: int, numbers: list[int]) -> Class:
+        """The jobs with their instants relative to now, those that have passed replaced by their rank.
+
+        The latest has rank -1. Due times are ranked within their scope and priority; what is swept is ranked together,
+        or not at all where sweeps are whole: then it is due now or is not.
+        """
+        row: list[int] = []
+        late: list[tuple[int, int, int]] = []
+        swept: list[tuple[int, int, int]] = []
+        for number in numbers:
+            part, (group, again, due, sweep, limit) = self._rows[number]
+            if due < now_ms:
+                late.append((due, len(row), group))
+            if sweep < now_ms:
+                swept.append((sweep, len(row), 3))
+            if limit < now_ms:
+                swept.append((limit, len(row), 4))
+            row += (
+                part,
+                again - now_ms if again > now_ms else 0,
+                due if due == NEVER else due - now_ms,
+                sweep if sweep == NEVER else max(sweep - now_ms, 0),
+                limit if limit == NEVER else max(limit - now_ms, 0),
+            )
+        if late:
+            ranks: dict[int, int] = {}
+            for _, at, group in sorted(late, reverse=True):
+                row[at + 2] = ranks[group] = ranks.get(group, 0) - 1
+        if swept and self._in_part:
+            for rank, (_, at, place) in enumerate(sorted(swept, reverse=True)):
+                row[at + place] = -1 - rank
+        return tuple(row)
 
 
 def _spec_class(spec: Spec) -> Class:
@@ -120,75 +220,9 @@ def _spec_class(spec: Spec) -> Class:
     return (spec.scope, spec.kind, spec.priority, spec.max_attempts, work)
 
 
-def _part(quotient: Quotient, job: Job, spec: int) -> Class:
-    """What counts of a job besides its instants."""
-    tokens, revival, _, log_length, _, _ = quotient
-    attempts = job.attempts
-    if not revival and job.due_ms is None:
-        attempts = 0
-        spec = spec if job.spec.idempotency_key is not None else -1
-    length = len(job.events) if log_length else 0
-    if not tokens:
-        return (spec, job.state, attempts, length)
-    generation, submit = job.generation, job.submit
-    said = None if submit is None else _submit_class(submit, generation)
-    return (spec, job.state, attempts, length, generation if generation < 2 else 2, job.lease_end, said)
-
-
 def _submit_class(submit: Submit, generation: int) -> Class:
     verb, own, arguments = submit.digest
     reply = submit.reply
     if isinstance(reply, State):
         return (verb, own == generation, arguments, reply)
     return (verb, own == generation, arguments, tuple([(receipt.created, receipt.state) for receipt in reply]))
-
-
-def _instants(config: Config, quotient: Quotient, job: Job, group: int) -> Instants:
-    due_ms, run_at_ms = job.due_ms, job.spec.run_at_ms if quotient.revival else None
-    again = run_at_ms or 0
-    if due_ms is None:
-        return (0, again, NEVER, NEVER if job.purge_at_ms is None else job.purge_at_ms)
-    if job.state is LEASED and job.deadline_ms is not None and job.leased_at_ms is not None:
-        if not quotient.returns:
-            return NOTHING
-        limit_ms = latest_deadline_ms(config, job.spec.kind, job.leased_at_ms)
-        if limit_ms is None:
-            return (group, again, due_ms, job.deadline_ms)
-        return (group, again, due_ms, job.deadline_ms, limit_ms)
-    return (group, again, due_ms, due_ms) if job.state is FAILED else (group, again, due_ms)
-
-
-def _ranked(now_ms: int, instants: list[Instants]) -> Class:
-    """The instants relative to now, those that have passed replaced by their rank, the latest being -1."""
-    swept = [
-        (at, slot, place) for slot, times in enumerate(instants) for place, at in enumerate(times[3:]) if at < now_ms
-    ]
-    rows = [[at if at == NEVER else at - now_ms for at in times[2:]] for times in instants]
-    for rank, (_, slot, place) in enumerate(sorted(swept, reverse=True)):
-        rows[slot][place + 1] = -1 - rank
-    return _finished(now_ms, instants, rows)
-
-
-def _ranked_by_due(now_ms: int, instants: list[Instants]) -> Class:
-    """The same where sweeps are whole: what they care for is due now or is not."""
-    rows = [
-        [
-            times[2] if times[2] == NEVER else times[2] - now_ms,
-            *[at if at == NEVER else max(at - now_ms, 0) for at in times[3:]],
-        ]
-        for times in instants
-    ]
-    return _finished(now_ms, instants, rows)
-
-
-def _finished(now_ms: int, instants: list[Instants], rows: list[list[int]]) -> Class:
-    """The rows with the due times that have passed ranked within their scope and priority, and the waits for retry."""
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for slot, (group, _, due, *_rest) in enumerate(instants):
-        if due < now_ms:
-            groups.setdefault(group, []).append((due, slot))
-    for places in groups.values():
-        for rank, (_, slot) in enumerate(sorted(places, reverse=True)):
-            rows[slot][0] = -1 - rank
-    waits = [max(times[1] - now_ms, 0) for times in instants]
-    return tuple([(wait, *row) for wait, row in zip(waits, rows, strict=True)])

@@ -122,15 +122,22 @@ def is_ready(job: Job, now_ms: int) -> bool:
 def has_ready(jobs: tuple[Job, ...], scope: int, now_ms: int) -> bool:
     """Whether a scope has a ready job."""
     for job in jobs:
-        if job.spec.scope == scope and is_ready(job, now_ms):
+        if is_ready(job, now_ms) and job.spec.scope == scope:
             return True
     return False
+
+
+def replaced(jobs: tuple[Job, ...], old: Job, new: Job) -> tuple[Job, ...]:
+    """The jobs with one of them replaced."""
+    rows = list(jobs)
+    rows[rows.index(old)] = new
+    return tuple(rows)
 
 
 def with_job(queue: Queue, old: Job, new: Job) -> Queue:
     """The queue with one job replaced, its scope joining or leaving the ring as its readiness changed."""
     now_ms, incarnation, next_job_id, jobs, ring, last_served = queue
-    jobs = tuple([new if job is old else job for job in jobs])
+    jobs = replaced(jobs, old, new)
     before, after = is_ready(old, now_ms), is_ready(new, now_ms)
     if before is not after:
         ring = resettled(ring, jobs, new.spec.scope, now_ms)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from telha_model.ops import Op
 from telha_model.replies import Grant, Leased, Reply
-from telha_model.state import Job, Queue, find
+from telha_model.state import Job, Queue
 from telha_model.states import LEASED
 from telha_model.types import Config, Ref
 
@@ -48,8 +48,11 @@ def changes(before: Queue, after: Queue) -> Changed:
 
 def is_current(queue: Queue, ref: Ref) -> bool:
     """Whether a token is its job's current lease."""
-    job = find(queue, ref.job_id)
-    return job is not None and job.state is LEASED and job.generation == ref.generation
+    number = ref.job_id
+    for job in queue.jobs:
+        if job.job_id == number:
+            return job.state is LEASED and job.generation == ref.generation
+    return False
 
 
 def grants(reply: Reply) -> tuple[Grant, ...]:

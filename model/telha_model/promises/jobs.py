@@ -1,11 +1,15 @@
 """Predicates about jobs as such: none is lost, logs are true, keys are unique."""
 
-from telha_model.ops import Complete, Discard, Enqueue, EnqueueMany, Op, Reap, Reopen
+from typing import Final
+
+from telha_model.ops import Complete, Discard, Enqueue, EnqueueMany, Reap, Reopen
 from telha_model.promises.evidence import Taken
 from telha_model.replies import Completed, Enqueued, Reply
 from telha_model.state import Event, Job, Queue, find
 from telha_model.states import COMPLETED, DEAD, ENDED, LEASED, PENDING, TARGETS, State, Transition
 from telha_model.types import Config
+
+ELIDED: Final = Transition.ELIDED
 
 # no job is lost
 
@@ -22,14 +26,15 @@ def numbers_in_order(_config: Config, queue: Queue) -> str | None:
 
 def one_state_well_formed(_config: Config, job: Job) -> str | None:
     """A job has the fields of its one state."""
-    leased, over = job.state is LEASED, job.state in ENDED
+    state = job.state
+    leased, over = state is LEASED, state in ENDED
     if over is not (job.due_ms is None) or over is not (job.ended_at_ms is not None):
         return f"job {job.job_id} is {job.state} with due {job.due_ms}, ended {job.ended_at_ms}"
-    if {leased} != {job.worker is not None, job.deadline_ms is not None, job.leased_at_ms is not None}:
+    if not (leased is (job.worker is not None) is (job.deadline_ms is not None) is (job.leased_at_ms is not None)):
         return f"job {job.job_id} is {job.state} with worker {job.worker}, deadline {job.deadline_ms}"
-    if (job.state is DEAD) is not (job.dead_reason is not None):
+    if (state is DEAD) is not (job.dead_reason is not None):
         return f"job {job.job_id} is {job.state} with dead reason {job.dead_reason}"
-    if (job.purge_at_ms is not None and not over) or (job.result is not None and job.state is not COMPLETED):
+    if (job.purge_at_ms is not None and not over) or (job.result is not None and state is not COMPLETED):
         return f"job {job.job_id} is {job.state} with purge {job.purge_at_ms} and result {job.result}"
     return None
 
@@ -62,7 +67,7 @@ def reopening_keeps_everything(taken: Taken) -> str | None:
     unclean = isinstance(taken.op, Reopen) and not taken.op.clean
     if after.jobs != before.jobs or after.next_job_id != before.next_job_id:
         return "reopening changed a job"
-    if (after.now_ms, after.last_served) != (before.now_ms, before.last_served):
+    if after.now_ms != before.now_ms or after.last_served != before.last_served:
         return "reopening changed the time or the scope served last"
     return None if after.incarnation == before.incarnation + unclean else "wrong incarnation after reopening"
 
@@ -72,12 +77,13 @@ def reopening_keeps_everything(taken: Taken) -> str | None:
 
 def _replayed(state: State | None, events: tuple[Event, ...]) -> State | str | None:
     for event in events:
-        if event.transition is Transition.ELIDED:
+        transition = event.transition
+        if transition is ELIDED:
             state = State(str(dict(event.detail)["state"]))
             continue
-        target = TARGETS.get((state, event.transition))
+        target = TARGETS.get((state, transition))
         if target is None:
-            return f"{event.transition} does not leave {state}"
+            return f"{transition} does not leave {state}"
         state = target
     return state
 
@@ -97,8 +103,9 @@ def log_grows_truly(taken: Taken, was: Job, now: Job) -> str | None:
     old, new = was.events, now.events
     if new is old:
         return None if now.state is was.state else f"job {now.job_id} moved to {now.state} without an event"
-    if old == new[: len(old)]:
-        told = _replayed(was.state, new[len(old) :])
+    kept = len(old)
+    if old == new[:kept]:
+        told = _replayed(was.state, new[kept:])
         return None if told is now.state else f"the log of job {now.job_id} tells {told}, the job is {now.state}"
     return None if len(new) == taken.config.events_max else f"the log of job {now.job_id} was rewritten below its cap"
 
@@ -108,13 +115,14 @@ def log_grows_truly(taken: Taken, was: Job, now: Job) -> str | None:
 
 def keys_are_unique(_config: Config, queue: Queue) -> str | None:
     """No two jobs of a scope hold the same key."""
-    keys = [(j.spec.scope, j.spec.idempotency_key) for j in queue.jobs if j.spec.idempotency_key is not None]
-    return None if len(set(keys)) == len(keys) else f"a key is held twice: {sorted(keys)}"
+    specs = [job.spec for job in queue.jobs]
+    keys = [(spec.scope, spec.idempotency_key) for spec in specs if spec.idempotency_key is not None]
+    return None if len(keys) < 2 or len(set(keys)) == len(keys) else f"a key is held twice: {sorted(keys)}"
 
 
-def key_answers_with_its_job(before: Queue, op: Op, reply: Reply) -> str | None:
+def key_answers_with_its_job(before: Queue, op: Enqueue, reply: Reply) -> str | None:
     """Enqueueing under a held key gives its holder and creates nothing; under a free one it creates."""
-    if not isinstance(op, Enqueue) or not isinstance(reply, Enqueued) or op.job.idempotency_key is None:
+    if not isinstance(reply, Enqueued) or op.job.idempotency_key is None:
         return None
     key = (op.job.scope, op.job.idempotency_key)
     held = [j.job_id for j in before.jobs if (j.spec.scope, j.spec.idempotency_key) == key]

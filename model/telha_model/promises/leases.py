@@ -1,5 +1,7 @@
 """Predicates about leases, submits and attempts."""
 
+from typing import Final
+
 from telha_model.ops import Complete, CompleteMany, Extend, Fail, Lease, Op, Release
 from telha_model.policy import max_attempts
 from telha_model.promises.evidence import Taken, grants, is_current
@@ -18,8 +20,10 @@ from telha_model.state import Digest, Job, Queue, find
 from telha_model.states import DEAD, LEASED, PENDING
 from telha_model.types import Config, Ref, Value
 
-REFUSED = (BadArgument, NotFound, StaleLease, WrongState, KeyConflict)
-FENCED = (StaleLease, NotFound, BadArgument)
+REFUSED: Final = frozenset({BadArgument, NotFound, StaleLease, WrongState, KeyConflict})
+UNHEARD: Final = frozenset({NotFound, BadArgument})
+"""What any token may be answered, current or not."""
+NOT_DONE: Final = frozenset({"stale", "not_found"})
 
 # exclusive lease
 
@@ -49,13 +53,13 @@ def grants_are_the_leases(taken: Taken) -> str | None:
 # stale submit
 
 
-def submit_is_judged(before: Queue, op: Op, reply: Reply) -> str | None:
+def submit_is_judged(before: Queue, op: Complete | Fail | Release, reply: Reply) -> str | None:
     """The current lease is not called stale; any other token is refused or repeats the recorded submit."""
-    if not isinstance(op, (Complete, Fail, Release)):
+    if type(reply) in UNHEARD:
         return None
     if is_current(before, op.ref):
-        return f"the current lease was called stale ({reply.why})" if type(reply) is StaleLease else None
-    if type(reply) in FENCED or _is_repeat(before, op, reply):
+        return f"the current lease was called stale ({reply.why})" if isinstance(reply, StaleLease) else None
+    if isinstance(reply, StaleLease) or _is_repeat(before, op, reply):
         return None
     return f"{op.ref} is not current, yet the reply was {reply}"
 
@@ -82,34 +86,42 @@ def _is_repeat(before: Queue, op: Complete | Fail | Release, reply: Reply) -> bo
             return False
 
 
-def _items(op: Op) -> list[tuple[Ref, Value]]:
-    if isinstance(op, Extend):
-        return [(ref, None) for ref in op.refs]
-    return list(op.items) if isinstance(op, CompleteMany) else []
-
-
-def bulk_items_are_judged(before: Queue, op: Op, reply: Reply) -> str | None:
-    """Per item what `submit_is_judged` says of a single call; a job's second item repeats the first or is stale."""
-    if not isinstance(reply, (Extended, CompletedMany)):
+def extensions_are_judged(before: Queue, op: Extend, reply: Reply) -> str | None:
+    """Exactly the current leases are extended."""
+    if not isinstance(reply, Extended):
         return None
-    items = _items(op)
+    for ref, outcome in zip(op.refs, reply.outcomes, strict=True):
+        current = is_current(before, ref)
+        if current is (outcome.status in NOT_DONE):
+            return f"{ref} is {'' if current else 'not '}current, yet {outcome.status}"
+    return None
+
+
+def completions_are_judged(before: Queue, op: CompleteMany, reply: Reply) -> str | None:
+    """Per item what `submit_is_judged` says of a single call; a job's second item repeats the first or is stale."""
+    if not isinstance(reply, CompletedMany):
+        return None
     first: dict[Ref, Value] = {}
-    for (ref, result), outcome in zip(items, reply.outcomes, strict=True):
-        accepted = outcome.status != "stale" and outcome.status != "not_found"
+    for (ref, result), outcome in zip(op.items, reply.outcomes, strict=True):
+        accepted = outcome.status not in NOT_DONE
         if is_current(before, ref):
             given = first.setdefault(ref, result)
-            if not accepted and (isinstance(op, Extend) or result == given):
+            if not accepted and result == given:
                 return f"{ref} is current, yet {outcome.status}"
-        elif accepted and not (
-            isinstance(op, CompleteMany) and _is_repeat(before, Complete(ref, result), Completed(()))
-        ):
+        elif accepted and not _is_repeat(before, Complete(ref, result), Completed(())):
             return f"{ref} is not current, yet {outcome.status}"
     return None
 
 
+def _refs(op: Op) -> list[Ref]:
+    if isinstance(op, Extend):
+        return list(op.refs)
+    return [ref for ref, _ in op.items] if isinstance(op, CompleteMany) else []
+
+
 def bulk_changes_only_current(taken: Taken) -> str | None:
     """A bulk call changes only jobs it has the current lease of."""
-    current = {ref.job_id for ref, _ in _items(taken.op) if is_current(taken.before, ref)}
+    current = {ref.job_id for ref in _refs(taken.op) if is_current(taken.before, ref)}
     for was, now in taken.changed:
         if was is None or now is None or was.job_id not in current:
             return "a bulk call changed a job for which it had no current lease"
@@ -136,10 +148,10 @@ def attempts_within_budget(config: Config, job: Job) -> str | None:
 
 def attempts_counted(_taken: Taken, was: Job, now: Job) -> str | None:
     """The end of a lease by failure or expiry counts one, a retry resets, nothing else counts."""
-    expected = was.attempts
-    if was.state is DEAD and now.state is PENDING:
+    expected, state = was.attempts, was.state
+    if state is DEAD and now.state is PENDING:
         expected = 0
-    elif was.state is LEASED and (now.lease_end == "failed" or now.lease_end == "reaped"):
+    elif state is LEASED and (now.lease_end == "failed" or now.lease_end == "reaped"):
         expected += 1
     if now.attempts != expected:
         return f"job {now.job_id} went from {was.attempts} to {now.attempts} attempts, expected {expected}"

@@ -1,6 +1,6 @@
 """Predicates about who runs when: order, due times, fairness."""
 
-from telha_model.ops import Lease, Op, Reopen
+from telha_model.ops import Lease, Reopen
 from telha_model.promises.evidence import Taken, grants
 from telha_model.replies import Leased, Reply
 from telha_model.state import Job, Queue, find, is_ready
@@ -10,21 +10,28 @@ from telha_model.types import Config, matches
 
 def _may_take(op: Lease, job: Job, now_ms: int) -> bool:
     """Whether a lease may take a job: ready, and within the filters."""
-    if not is_ready(job, now_ms) or (op.scopes is not None and job.spec.scope not in op.scopes):
+    if not is_ready(job, now_ms):
         return False
-    if op.kinds is None:
+    spec, scopes, kinds = job.spec, op.scopes, op.kinds
+    if scopes is not None and spec.scope not in scopes:
+        return False
+    if kinds is None:
         return True
-    kind = job.spec.kind
-    return any(matches(pattern, kind) for pattern in op.kinds)
+    kind = spec.kind
+    for pattern in kinds:
+        if matches(pattern, kind):
+            return True
+    return False
 
 
-def nothing_is_left_behind(before: Queue, op: Op, reply: Reply) -> str | None:
+def nothing_is_left_behind(before: Queue, op: Lease, reply: Reply) -> str | None:
     """A lease that grants fewer than asked for leaves no job it may take."""
-    if not isinstance(op, Lease) or not isinstance(reply, Leased) or len(reply.grants) >= op.limit:
+    if not isinstance(reply, Leased) or len(reply.grants) >= op.limit:
         return None
-    granted = [grant.job_id for grant in reply.grants]
+    now_ms = before.now_ms
+    granted = [grant.job_id for grant in reply.grants] if reply.grants else ()
     for job in before.jobs:
-        if job.job_id not in granted and _may_take(op, job, before.now_ms):
+        if _may_take(op, job, now_ms) and job.job_id not in granted:
             return f"job {job.job_id} was ready and left behind"
     return None
 
@@ -42,7 +49,9 @@ def least_first(taken: Taken) -> str | None:
         place = (job.spec.priority, job.due_ms, job.job_id)
         for other in before.jobs:
             spec, due_ms = other.spec, other.due_ms
-            if spec.scope != grant.scope or due_ms is None or (spec.priority, due_ms, other.job_id) >= place:
+            if other is job or due_ms is None or spec.scope != grant.scope:
+                continue
+            if (spec.priority, due_ms, other.job_id) >= place:
                 continue
             if other.job_id not in granted and _may_take(op, other, before.now_ms):
                 return f"job {job.job_id} was leased before job {other.job_id}"
@@ -51,10 +60,14 @@ def least_first(taken: Taken) -> str | None:
 
 def ids_rise(taken: Taken) -> str | None:
     """New jobs get the next numbers, without a gap."""
-    fresh = [now.job_id for was, now in taken.changed if was is None and now is not None]
-    first = taken.before.next_job_id
-    if fresh != list(range(first, first + len(fresh))) or taken.after.next_job_id != first + len(fresh):
-        return f"new jobs got the numbers {fresh}, the next one was {first}"
+    first = expected = taken.before.next_job_id
+    for was, now in taken.changed:
+        if was is None and now is not None:
+            if now.job_id != expected:
+                return f"a new job got the number {now.job_id}, the next one was {expected}"
+            expected += 1
+    if taken.after.next_job_id != expected:
+        return f"after {expected - first} new jobs the next number went from {first} to {taken.after.next_job_id}"
     return None
 
 
@@ -71,21 +84,24 @@ def only_when_due(taken: Taken, was: Job, now: Job) -> str | None:
 
 def ring_is_who_waits(_config: Config, queue: Queue) -> str | None:
     """The ring holds exactly the scopes with a ready job, once each."""
-    waiting = {job.spec.scope for job in queue.jobs if is_ready(job, queue.now_ms)}
-    if set(queue.ring) != waiting or len(queue.ring) != len(waiting):
-        return f"the ring is {queue.ring}, ready jobs are in {sorted(waiting)}"
+    now_ms, ring = queue.now_ms, queue.ring
+    waiting = {job.spec.scope for job in queue.jobs if is_ready(job, now_ms)}
+    if len(ring) != len(waiting) or set(ring) != waiting:
+        return f"the ring is {ring}, ready jobs are in {sorted(waiting)}"
     return None
 
 
 def nobody_is_overtaken(taken: Taken) -> str | None:
     """Who waits never gets more scopes ahead; with `first_eligible` its place at joining bounds its wait."""
     was, now = taken.before.ring, taken.after.ring
-    if was is now or isinstance(taken.op, Reopen):
+    if was is now or now[: len(was)] == was or isinstance(taken.op, Reopen):
         return None
-    served = {grant.scope for grant in grants(taken.reply)}
+    served = [grant.scope for grant in grants(taken.reply)]
     for place, scope in enumerate(was):
-        if scope in now and scope not in served and not set(now[: now.index(scope)]) <= set(was[:place]):
-            return f"scope {scope} was overtaken: {was} became {now}"
+        if scope in now and scope not in served:
+            for ahead in now[: now.index(scope)]:
+                if ahead not in was[:place]:
+                    return f"scope {scope} was overtaken: {was} became {now}"
     return None
 
 
@@ -97,9 +113,10 @@ def first_eligible(taken: Taken) -> str | None:
     ring = list(before.ring)
     served = grants(taken.reply)
     for grant in served:
-        if grant.scope not in ring:
-            return f"scope {grant.scope} was served, but does not wait in {ring}"
-        place = ring.index(grant.scope)
+        scope = grant.scope
+        if scope not in ring:
+            return f"scope {scope} was served, but does not wait in {ring}"
+        place = ring.index(scope)
         for job in before.jobs if place else ():
             ahead = job.spec.scope in ring[:place]
             if ahead and job.job_id not in granted and _may_take(op, job, before.now_ms):

@@ -6,7 +6,7 @@ from telha_model.ops import Extend, Lease
 from telha_model.policy import latest_deadline_ms, lease_ttl_ms
 from telha_model.replies import BadArgument, Extended, Grant, Leased, NotFound, Outcome, Reply, Ruling
 from telha_model.rules import KIND, Rule, rule, staleness, worker_problem
-from telha_model.state import NO_DETAIL, Event, Job, Queue, find, has_ready, is_ready, logged
+from telha_model.state import NO_DETAIL, Event, Job, Queue, find, has_ready, is_ready, logged, replaced
 from telha_model.states import FAILED, LEASED, Transition
 from telha_model.types import OVERSIZE, Config, Ref, Value, add_ms, make, matches
 
@@ -15,13 +15,14 @@ Kinds = tuple[str, ...] | None
 
 
 def _argument(config: Config, _queue: Queue, op: Lease, _job: Job | None) -> Reply | None:
-    if not 1 <= op.limit <= config.lease_batch_max:
+    worker, limit, scopes, kinds = op
+    if not 1 <= limit <= config.lease_batch_max:
         return BadArgument("limit")
-    if op.scopes is not None and not op.scopes:
+    if scopes is not None and not scopes:
         return BadArgument("scopes")
-    if op.kinds is not None and not (op.kinds and all(map(_is_kind_filter, op.kinds))):
+    if kinds is not None and not (kinds and all(map(_is_kind_filter, kinds))):
         return BadArgument("kinds")
-    return worker_problem(op.worker)
+    return worker_problem(worker)
 
 
 def _is_kind_filter(pattern: str) -> bool:
@@ -29,14 +30,15 @@ def _is_kind_filter(pattern: str) -> bool:
 
 
 def _lease(config: Config, queue: Queue, op: Lease, _job: Job | None) -> tuple[Reply, Queue]:
+    worker, limit, scopes, kinds = op
     grants: list[Grant] = []
-    while len(grants) < op.limit:
-        candidate = next_candidate(queue, op.scopes, op.kinds)
+    while len(grants) < limit:
+        candidate = next_candidate(queue, scopes, kinds)
         if candidate is None:
             break
-        grant, queue = _granted(config, queue, candidate, op.worker)
+        grant, queue = _granted(config, queue, candidate, worker)
         grants.append(grant)
-    return Leased(tuple(grants)), queue
+    return make(Leased, (tuple(grants),)), queue
 
 
 def next_candidate(queue: Queue, scopes: Filter, kinds: Kinds) -> Job | None:
@@ -54,8 +56,8 @@ def _first_ready(queue: Queue, scope: int, kinds: Kinds) -> Job | None:
     best_place = (0, 0)
     now_ms = queue.now_ms
     for job in queue.jobs:  # in job-id order, so that a tie keeps the earlier job
-        spec, due_ms = job.spec, job.due_ms
-        if spec.scope == scope and due_ms is not None and is_ready(job, now_ms):
+        due_ms = job.due_ms
+        if due_ms is not None and is_ready(job, now_ms) and (spec := job.spec).scope == scope:
             place = (spec.priority, due_ms)
             if (best is None or place < best_place) and (kinds is None or accepts(kinds, spec.kind)):
                 best, best_place = job, place
@@ -86,7 +88,7 @@ def _granted(config: Config, queue: Queue, job: Job, worker: str) -> tuple[Grant
     new = make(Job, (
         job.job_id, spec, LEASED, job.due_ms, job.attempts, generation, worker, now_ms, deadline_ms,
         None, None, None, None, job.progress, None, job.submit, events,))  # fmt: skip
-    jobs = tuple([new if other is job else other for other in jobs])
+    jobs = replaced(jobs, job, new)
     ring = tuple([other for other in ring if other != scope])
     if has_ready(jobs, scope, now_ms):
         ring += (scope,)
@@ -109,13 +111,13 @@ def _extend(config: Config, queue: Queue, op: Extend, _job: Job | None) -> tuple
     for ref in op.refs:
         outcome, queue = _extended(config, queue, ref, progress)
         outcomes.append(outcome)
-    return Extended(tuple(outcomes)), queue
+    return make(Extended, (tuple(outcomes),)), queue
 
 
 def _extended(config: Config, queue: Queue, ref: Ref, progress: dict[int, Value]) -> tuple[Outcome, Queue]:
     job = find(queue, ref.job_id)
     if job is None:
-        return make(Outcome, (ref.job_id, "not_found", None, NotFound(ref.job_id))), queue
+        return make(Outcome, (ref.job_id, "not_found", None, make(NotFound, (ref.job_id,)))), queue
     stale = staleness(job, ref)
     if stale is not None or job.leased_at_ms is None or job.deadline_ms is None:
         return make(Outcome, (ref.job_id, "stale", None, stale)), queue
@@ -133,10 +135,8 @@ def _extended(config: Config, queue: Queue, ref: Ref, progress: dict[int, Value]
     new = make(Job, (
         job.job_id, job.spec, job.state, job.due_ms, job.attempts, job.generation, job.worker, job.leased_at_ms,
         deadline_ms, None, None, None, None, given, None, job.submit, job.events,))  # fmt: skip
-    jobs = tuple([new if other is job else other for other in queue.jobs])
-    return outcome, make(
-        Queue, (queue.now_ms, queue.incarnation, queue.next_job_id, jobs, queue.ring, queue.last_served)
-    )
+    now_ms, incarnation, next_job_id, jobs, ring, last_served = queue
+    return outcome, make(Queue, (now_ms, incarnation, next_job_id, replaced(jobs, job, new), ring, last_served))
 
 
 LEASE: Final[Rule[Lease]] = rule(_lease, [(Ruling.ARGUMENT, _argument)])

@@ -17,7 +17,7 @@ def _advance(_config: Config, queue: Queue, op: Advance, _job: Job | None) -> tu
     _, incarnation, next_job_id, jobs, ring, last_served = queue
     now_ms = add_ms(queue.now_ms, op.ms)
     ring = joined(ring, jobs, now_ms)
-    return Advanced(now_ms), make(Queue, (now_ms, incarnation, next_job_id, jobs, ring, last_served))
+    return make(Advanced, (now_ms,)), make(Queue, (now_ms, incarnation, next_job_id, jobs, ring, last_served))
 
 
 def _reopen(_config: Config, queue: Queue, op: Reopen, _job: Job | None) -> tuple[Reply, Queue]:
@@ -28,7 +28,9 @@ def _reopen(_config: Config, queue: Queue, op: Reopen, _job: Job | None) -> tupl
         scopes = [s for s in scopes if s > last_served] + [s for s in scopes if s <= last_served]
     if not op.clean:
         incarnation += 1
-    return Reopened(incarnation), make(Queue, (now_ms, incarnation, next_job_id, jobs, tuple(scopes), last_served))
+    return make(Reopened, (incarnation,)), make(
+        Queue, (now_ms, incarnation, next_job_id, jobs, tuple(scopes), last_served)
+    )
 
 
 ADVANCE: Final[Rule[Advance]] = rule(_advance, [(Ruling.ARGUMENT, _argument)])

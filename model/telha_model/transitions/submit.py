@@ -23,7 +23,6 @@ from telha_model.rules import (
     new_jobs_problem,
     ref_stale,
     ref_unknown,
-    repeats,
     rule,
     staleness,
 )
@@ -49,9 +48,10 @@ def _complete_digest(op: Complete) -> Digest:
 
 
 def _complete_repeat(_config: Config, _queue: Queue, op: Complete, job: Job | None) -> Reply | None:
-    if job is None or job.submit is None or isinstance(job.submit.reply, State):
+    submit = None if job is None else job.submit
+    if submit is None or isinstance(submit.reply, State):
         return None
-    return Completed(job.submit.reply) if repeats(job, _complete_digest(op)) else None
+    return make(Completed, (submit.reply,)) if submit.digest == _complete_digest(op) else None
 
 
 def _follow_up_conflict(_config: Config, queue: Queue, op: Complete, _job: Job | None) -> Reply | None:
@@ -62,7 +62,7 @@ def _complete(config: Config, queue: Queue, op: Complete, job: Job | None) -> tu
     if job is None:
         return NotFound(op.ref.job_id), queue
     if not op.follow_ups:
-        return Completed(()), _completed(config, queue, job, op.result, _complete_digest(op), ())
+        return make(Completed, ((),)), _completed(config, queue, job, op.result, _complete_digest(op), ())
     # Follow-ups see the completed job (it may hold the key of one of them), and its record holds their receipts.
     receipts, _ = all_created(_completed(config, queue, job, op.result, _complete_digest(op), ()), op.follow_ups)
     queue = _completed(config, queue, job, op.result, _complete_digest(op), receipts)
@@ -72,14 +72,14 @@ def _complete(config: Config, queue: Queue, op: Complete, job: Job | None) -> tu
 def _completed(
     config: Config, queue: Queue, job: Job, result: Value, digest: Digest, receipts: tuple[Receipt, ...]
 ) -> Queue:
-    now_ms, retention = queue.now_ms, config.retention_completed_ms
-    detail = (("generation", job.generation), ("attempts", job.attempts))
+    now_ms, retention, attempts = queue.now_ms, config.retention_completed_ms, job.attempts
+    detail = (("generation", job.generation), ("attempts", attempts))
     new = ended(
         job,
         COMPLETED,
         now_ms=now_ms,
         purge_at_ms=None if retention is None else add_ms(now_ms, retention),
-        attempts=job.attempts,
+        attempts=attempts,
         dead_reason=None,
         result=result,
         lease_end="completed",
@@ -101,25 +101,25 @@ def _complete_many(config: Config, queue: Queue, op: CompleteMany, _job: Job | N
     for ref, result in op.items:
         outcome, queue = _item_completed(config, queue, ref, result)
         outcomes.append(outcome)
-    return CompletedMany(tuple(outcomes)), queue
+    return make(CompletedMany, (tuple(outcomes),)), queue
 
 
 def _item_completed(config: Config, queue: Queue, ref: Ref, result: Value) -> tuple[Outcome, Queue]:
     """One item exactly as the single completion answers it: the same checks in the same order."""
-    op = Complete(ref, result)
+    op = make(Complete, (ref, result, ()))
     job = find(queue, ref.job_id)
     for check in COMPLETE.checks:
         match check(config, queue, op, job):
             case None:
                 continue
             case NotFound() as refusal:
-                return Outcome(ref.job_id, "not_found", None, refusal), queue
+                return make(Outcome, (ref.job_id, "not_found", None, refusal)), queue
             case Completed():
-                return Outcome(ref.job_id, "completed"), queue
+                return make(Outcome, (ref.job_id, "completed", None, None)), queue
             case _:
                 stale = None if job is None else staleness(job, ref)
-                return Outcome(ref.job_id, "stale", None, stale), queue
-    return Outcome(ref.job_id, "completed"), _complete(config, queue, op, job)[1]
+                return make(Outcome, (ref.job_id, "stale", None, stale)), queue
+    return make(Outcome, (ref.job_id, "completed", None, None)), _complete(config, queue, op, job)[1]
 
 
 def _fail_digest(op: Fail) -> Digest:
@@ -127,9 +127,10 @@ def _fail_digest(op: Fail) -> Digest:
 
 
 def _fail_repeat(_config: Config, _queue: Queue, op: Fail, job: Job | None) -> Reply | None:
-    if job is None or job.submit is None or not isinstance(job.submit.reply, State):
+    submit = None if job is None else job.submit
+    if submit is None or not isinstance(submit.reply, State):
         return None
-    return Failed(job.submit.reply) if repeats(job, _fail_digest(op)) else None
+    return make(Failed, (submit.reply,)) if submit.digest == _fail_digest(op) else None
 
 
 def _fail(config: Config, queue: Queue, op: Fail, job: Job | None) -> tuple[Reply, Queue]:
@@ -155,7 +156,7 @@ def _fail(config: Config, queue: Queue, op: Fail, job: Job | None) -> tuple[Repl
             submit=make(Submit, (_fail_digest(op), FAILED)),
             events=logged(job.events, config.events_max, event),
         )
-        return Failed(FAILED), with_job(queue, job, new)
+        return make(Failed, (FAILED,)), with_job(queue, job, new)
     retention = config.retention_dead_ms
     event = make(Event, (now_ms, Transition.DEAD, (*detail, ("dead_reason", dead_reason))))
     new = ended(
@@ -170,7 +171,7 @@ def _fail(config: Config, queue: Queue, op: Fail, job: Job | None) -> tuple[Repl
         submit=make(Submit, (_fail_digest(op), DEAD)),
         events=logged(job.events, config.events_max, event),
     )
-    return Failed(DEAD), with_job(queue, job, new)
+    return make(Failed, (DEAD,)), with_job(queue, job, new)
 
 
 def _release_argument(_config: Config, _queue: Queue, op: Release, _job: Job | None) -> Reply | None:
@@ -182,7 +183,7 @@ def _release(config: Config, queue: Queue, op: Release, job: Job | None) -> tupl
         return NotFound(op.ref.job_id), queue
     now_ms = queue.now_ms
     if job.deadline_ms <= now_ms:
-        return Released(), with_job(queue, job, expired(config, now_ms, job))
+        return make(Released, ()), with_job(queue, job, expired(config, now_ms, job))
     due_ms = max(job.due_ms, add_ms(now_ms, op.delay_ms)) if op.delay_ms > 0 else job.due_ms
     detail = (("generation", job.generation), ("attempts", job.attempts), ("due", due_ms))
     new = waiting(
@@ -194,7 +195,7 @@ def _release(config: Config, queue: Queue, op: Release, job: Job | None) -> tupl
         submit=job.submit,
         events=logged(job.events, config.events_max, make(Event, (now_ms, Transition.RELEASED, detail))),
     )
-    return Released(), with_job(queue, job, new)
+    return make(Released, ()), with_job(queue, job, new)
 
 
 COMPLETE: Final[Rule[Complete]] = rule(

@@ -35,7 +35,7 @@ def _argument(_config: Config, _queue: Queue, op: Reap, _job: Job | None) -> Rep
 def _reap(config: Config, queue: Queue, op: Reap, job: Job | None) -> tuple[Reply, Queue]:
     work = _due_work(queue)
     if not work:
-        return Reaped(0, 0, 0, 0, more=False), queue
+        return make(Reaped, (0, 0, 0, 0, False)), queue
     work.sort()
     requeued = died = promoted = purged = 0
     for _, job_id in work[: op.limit]:
@@ -53,7 +53,7 @@ def _reap(config: Config, queue: Queue, op: Reap, job: Job | None) -> tuple[Repl
         else:
             purged += 1
             queue = without_job(queue, job)
-    return Reaped(requeued, died, promoted, purged, bool(_due_work(queue))), queue
+    return make(Reaped, (requeued, died, promoted, purged, bool(_due_work(queue)))), queue
 
 
 def expired(config: Config, now_ms: int, job: Job) -> Job:
