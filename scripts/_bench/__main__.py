@@ -146,7 +146,7 @@ def write_documents(chosen: Sequence[Case], figures: Sequence[Figure], where: st
             case "grant":
                 plots.bars(case.name, case.about, "times the cost on a fresh queue", ratios)
             case "long" if isinstance(case, Endurance):
-                plots.run(case.name, case.parts)
+                plots.run(plots.document(case.name), case.parts)
     report.refresh(sections)
 
 

@@ -2,7 +2,7 @@
 
 look PATH            open the queue there: how long it took, and the memory it holds
 die PATH JOBS        open it, enqueue and lease so many jobs, and be killed
-long PATH JOBS       so many jobs from end to end, with retention; a line for every part of the run
+long PATH JOBS PARTS so many jobs from end to end, with retention; a line for every part of the run
 """
 
 import ctypes
@@ -32,6 +32,8 @@ BACKLOG = 2_000
 JOBS_PER_MS = 1
 """Of the queue's time, which a long run moves by hand."""
 SWEEP_MS = 1_000
+POLLS = 50
+"""Single leases that are timed after each part."""
 _COPIES = 10
 _MEMORY_PROPERTIES = (
     "rocksdb.cur-size-all-mem-tables",
@@ -109,14 +111,14 @@ def die(path: Path, number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def long(path: Path, number: int) -> Iterator[dict[str, Any]]:
+def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]]:
     """The whole life of `number` jobs, a hundred a call; retention keeps a fiftieth of them."""
     clock = ManualClock(1_700_000_000_000)
     config = QueueConfig(durability="os", lease_ttl_ms=600_000, retention_completed_ms=number // 50 // JOBS_PER_MS)
     queue = opened(path, config=config, clock=clock)
     fill(queue, jobs(BACKLOG))
-    part, swept = number // PARTS, 0
-    for _ in range(PARTS):
+    part, swept = number // parts, 0
+    for _ in range(parts):
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(part // BATCH):
             queue.enqueue_many(jobs(BATCH))
@@ -128,6 +130,7 @@ def long(path: Path, number: int) -> Iterator[dict[str, Any]]:
                 queue.reap()
                 swept = 0
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        poll_us = polled_us(queue)
         disk, rss = disk_bytes(path), rss_bytes()
         opening = open_copy(path)
         yield {
@@ -138,9 +141,21 @@ def long(path: Path, number: int) -> Iterator[dict[str, Any]]:
             "rss": rss,
             "open_s": opening["open_s"],
             "open_cpu_s": opening["open_cpu_s"],
+            "poll_us": poll_us,
             "kept": sum_of(queue),
+            "problems": list(queue.check().problems),
         }
     queue.close()
+
+
+def polled_us(queue: JobQueue) -> float:
+    """What one lease costs this thread, by itself; as many jobs wait afterwards as before."""
+    started = time.thread_time()
+    held = [lease for _ in range(POLLS) if (lease := queue.lease_next("worker-2")) is not None]
+    cost = (time.thread_time() - started) / POLLS
+    queue.complete_many([(lease, None) for lease in held])
+    queue.enqueue_many(jobs(POLLS))
+    return cost * 1e6
 
 
 def open_copy(path: Path) -> dict[str, Any]:
@@ -177,8 +192,8 @@ def main(arguments: Sequence[str]) -> int:
             print(json.dumps(look(Path(path))))
         case ["die", path, number]:
             die(Path(path), int(number))
-        case ["long", path, number]:
-            for line in long(Path(path), int(number)):
+        case ["long", path, number, *parts]:
+            for line in long(Path(path), int(number), *map(int, parts)):
                 print(json.dumps(line), flush=True)
         case _:
             print(__doc__, file=sys.stderr)

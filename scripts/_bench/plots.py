@@ -15,9 +15,8 @@ FOLDER = ROOT / "docs"
 _INK, _MARK, _LIMIT = "#1f4e79", "#7f9db9", "#b03a2e"
 
 
-def _saved(canvas: Canvas, name: str) -> Path:
+def _saved(canvas: Canvas, path: Path) -> Path:
     """Written so that equal figures give equal files, with text as text."""
-    path = FOLDER / f"performance-{name}.svg"
     with mpl.rc_context({"svg.hashsalt": "telha", "svg.fonttype": "none"}):
         canvas.savefig(path, format="svg", metadata={"Date": None}, bbox_inches="tight")
     return path
@@ -39,12 +38,17 @@ def bars(name: str, title: str, unit: str, figures: Sequence[Figure]) -> Path:
     axes.set_xlabel(unit)
     axes.set_title(title, fontsize=10)
     _plain(axes)
-    return _saved(canvas, name)
+    return _saved(canvas, document(name))
 
 
-def run(name: str, parts: Sequence[dict[str, Any]]) -> Path:
-    """Rate, disk, memory and open time over a long run."""
-    canvas = Canvas(figsize=(8, 5.5))
+def document(name: str) -> Path:
+    """Where the picture of a case stands."""
+    return FOLDER / f"performance-{name}.svg"
+
+
+def run(path: Path, parts: Sequence[dict[str, Any]]) -> Path:
+    """Rate, disk, memory, open time and the cost of a poll over a long run."""
+    canvas = Canvas(figsize=(8, 8))
     done, total = list[float](), 0
     for part in parts:
         total += part["jobs"]
@@ -53,9 +57,11 @@ def run(name: str, parts: Sequence[dict[str, Any]]) -> Path:
         ("jobs a second", [one["jobs"] / one["seconds"] for one in parts]),
         ("disk, MB", [one["disk"] / 1e6 for one in parts]),
         ("memory of the process, MB", [one["rss"] / 1e6 for one in parts]),
-        ("open after a kill, s", [one["open_s"] for one in parts]),
+        ("open after a kill, s of CPU", [one["open_cpu_s"] for one in parts]),
+        ("a poll, µs", [one["poll_us"] for one in parts]),
+        ("jobs in the database", [one["kept"] for one in parts]),
     )
-    grid = canvas.subplots(2, 2, sharex=True)
+    grid = canvas.subplots(3, 2, sharex=True)
     for (label, values), axes in zip(panels, grid.flat, strict=True):
         axes.plot(done, values, color=_INK, marker=".")
         axes.set_ylim(bottom=0, top=1.15 * max(values))
@@ -64,7 +70,7 @@ def run(name: str, parts: Sequence[dict[str, Any]]) -> Path:
     for axes in grid[-1]:
         axes.set_xlabel("thousand jobs done")
     canvas.tight_layout()
-    return _saved(canvas, name)
+    return _saved(canvas, path)
 
 
 def _plain(axes: Axes) -> None:

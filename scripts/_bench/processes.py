@@ -153,6 +153,7 @@ class Endurance:
             ("disk", "MB", _each(parts, "disk", None, 1e-6), []),
             ("memory", "MB", _each(parts, "rss", None, 1e-6), []),
             ("open after a kill", "s", _each(parts, "open_s", None, 1), _each(parts, "open_cpu_s", None, 1)),
+            ("a poll", "µs", _each(parts, "poll_us", None, 1), []),
         ]
         for name, unit, walls, cpus in series:
             found += [
