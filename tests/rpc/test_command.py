@@ -93,6 +93,10 @@ def test_where_the_options_may_stand(server: Served) -> None:
         run("counts", "--server", server.address, environment={"TELHA_DATA": "absent"}),
     ):
         assert (result.exit_code, result.stdout.split()[:2]) == (0, ["pending", "0"])
+    none = run("counts", environment={"TELHA_DATA": "", "TELHA_SERVER": ""})
+    assert (none.exit_code, "which queue?" in none.stderr) == (2, True)
+    variables = run("counts", environment={"TELHA_DATA": "x", "TELHA_SERVER": server.address})
+    assert (variables.exit_code, "TELHA_DATA and TELHA_SERVER exclude each other" in variables.stderr) == (2, True)
     both = run("counts", "--server", server.address, "--data", "x")
     assert (both.exit_code, "exclude each other" in both.stderr) == (2, True)
     wrong = run("counts", "--server", "7700")

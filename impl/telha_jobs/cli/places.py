@@ -4,6 +4,7 @@
 elsewhere leads to its server by the file that `telha serve` leaves there (`whereabouts`).
 """
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -133,9 +134,7 @@ _VARIABLES: Final = ("TELHA_DATA", "TELHA_SERVER")
 
 
 def _from_environment(name: str) -> str | None:
-    import os
-
-    return os.environ.get(name)
+    return os.environ.get(name) or None  # an empty one is none
 
 
 def _variable(name: str) -> str | None:
