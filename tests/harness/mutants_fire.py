@@ -65,9 +65,12 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "faults",
         _ROCKS,
+        '                failure = self._fail("write", error)\n'
         "                if isinstance(error, Exception):\n"
-        "                    raise CommitUnknownError(str(failure)) from error\n",
-        "                if isinstance(error, Exception):\n                    return make_committed((sequence,))\n",
+        "                    raise CommitUnknownError(str(failure)) from error\n"
+        "                raise\n",
+        "                if not isinstance(error, Exception):\n                    raise\n"
+        "                self._sequence = sequence\n",
     ),
     Mutant(
         "the store goes on after an error",
@@ -127,5 +130,37 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "    def _notify(self) -> None:\n        self._work.notify_all()\n",
         "    def _notify(self) -> None:\n",
         ("grpc",),
+    ),
+    Mutant(
+        "a record's checksum is not compared",
+        "the event log tells the truth",
+        "corruption",
+        "telha_jobs.codec",
+        "    if len(value) < 6 or _CRC.unpack(value[-4:])[0] != google_crc32c.value(key + body):\n",
+        "    if len(value) < 6:\n",
+    ),
+    Mutant(
+        "a repair drops what it cannot read",
+        "no job is lost",
+        "corruption",
+        "telha_jobs.consistency.rows",
+        ", Put(Family.QUARANTINE, quarantine_key(key, superseded=superseded), value)]\n",
+        "]\n",
+    ),
+    Mutant(
+        "of two rows the weaker one stands",
+        "no job is lost",
+        "corruption",
+        "telha_jobs.consistency.rows",
+        "            if strength(record) <= strength(rival.record):\n",
+        "            if strength(record) >= strength(rival.record):\n",
+    ),
+    Mutant(
+        "a repair leaves the counters",
+        "no job is lost",
+        "corruption",
+        "telha_jobs.consistency.repair",
+        "    mend_counters(store, writer, mender.totals)\n",
+        "",
     ),
 )
