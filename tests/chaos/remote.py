@@ -15,7 +15,7 @@ import sys
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from tests.chaos.frame import ROOT, FoundError
 from tests.chaos.history import History
@@ -32,12 +32,11 @@ class Owner:
     """One life of the queue's process. `FoundError` when it ends although nobody killed it."""
 
     def __init__(self, data: Path, config: dict[str, Any], log: Path) -> None:
-        self.address = f"telha-chaos-{uuid.uuid4().hex}"
         self._log = log
-        told = {"data": str(data), "address": self.address, "config": config}
+        self.address, command = self._command(data, config)
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.server", json.dumps(told)],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -51,8 +50,18 @@ class Owner:
     def __exit__(self, t: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.end()
 
+    def _command(self, data: Path, config: dict[str, Any]) -> tuple[str, list[str]]:
+        """Where callers find the process, and what starts it."""
+        address = f"telha-chaos-{uuid.uuid4().hex}"
+        told = {"data": str(data), "address": address, "config": config}
+        return address, [sys.executable, "-m", "tests.chaos.server", json.dumps(told)]
+
     def opened(self) -> dict[str, Any]:
         """Wait until the queue is open; what it said then."""
+        told: dict[str, Any] = json.loads(self._first_line())
+        return told
+
+    def _first_line(self) -> bytes:
         stdout = self.process.stdout
         if stdout is None:
             raise ValueError("the pipe is gone")
@@ -61,8 +70,7 @@ class Owner:
         line = stdout.readline()
         if not line:
             raise FoundError(f"the queue's process ended while it opened ({self.process.wait()}): {self._last_words()}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        return line
 
     def kill(self) -> None:
         """SIGKILL; raises `FoundError` when there was nobody left to kill."""
@@ -165,6 +173,12 @@ class Caller:
         told = json.loads(line)
         self._history.outcome(name, told)
         return told["told"]
+
+    def unheard(self, call: str, **given: Any) -> NoReturn:
+        """Send a call, and be killed before the answer is heard."""
+        self.send(call, **given)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("dead")
 
     def send(self, call: str, **given: Any) -> str:
         """Announce a call and send it; its name in the history. Whoever only sends never hears the answer."""

@@ -33,6 +33,7 @@ from telha_jobs import (
     StaleLeaseError,
     WrongStateError,
 )
+from telha_jobs.protocol import Queue
 
 Data = dict[str, Any]
 BROKEN: Final = 3
@@ -46,7 +47,7 @@ def config_of(told: Data) -> QueueConfig:
 class Served:
     """The calls, by name: from JSON to the queue and back."""
 
-    def __init__(self, queue: JobQueue) -> None:
+    def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
     def answer(self, asked: Data) -> Any:
@@ -55,7 +56,11 @@ class Served:
         try:
             return call(asked)
         except QueueError as error:
-            return refusal(error)
+            return self.refused(error)
+
+    def refused(self, error: QueueError) -> Any:
+        """What a refusal says."""
+        return refusal(error)
 
     def do_enqueue(self, asked: Data) -> Any:
         return [receipt(one) for one in self._queue.enqueue_many([new_job(one) for one in asked["jobs"]])]
@@ -150,7 +155,7 @@ def refusal(error: QueueError) -> Data:
 
 def main(told: Data) -> None:
     """Open, listen, serve until the parent is gone."""
-    _thread(_end_with_parent)
+    _thread(end_with_parent)
     queue = JobQueue.open(told["data"], config=config_of(told["config"]))
     queue.start_reaper()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -172,7 +177,8 @@ def _serve(served: Served, connection: socket.socket) -> None:
             connection.sendall(json.dumps({"told": told}).encode() + b"\n")
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process when its standard input ends."""
     while os.read(0, 1):
         pass
     os._exit(0)

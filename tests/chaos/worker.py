@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from tests.chaos import blackbox
 from tests.chaos.frame import FoundError, Lane, Run
+from tests.chaos.hand import caller_of
 from tests.chaos.history import History
-from tests.chaos.remote import Caller, Hand, Owner
+from tests.chaos.remote import Hand, Owner
 from tests.harness.judging import ROWS, judged, snapshot
 
 CONFIG: Final[dict[str, Any]] = blackbox.CONFIG | {"lease_ttl_ms": 1_000}
@@ -27,7 +28,7 @@ JOB: Final = {"scope": 1, "kind": "work", "payload": 5}
 class Stage:
     """A queue that is alive, and whoever looks at it."""
 
-    def __init__(self, owner: Owner, caller: Caller, history: Path, chance: Random) -> None:
+    def __init__(self, owner: Owner, caller: Any, history: Path, chance: Random) -> None:
         self.caller = caller
         self.chance = chance
         self._owner = owner
@@ -55,13 +56,13 @@ class Stage:
 
 
 @contextmanager
-def stage(run: Run, name: str) -> Iterator[Stage]:
+def stage(run: Run, name: str, owned_by: type[Owner] = Owner) -> Iterator[Stage]:
     """A queue's process for one scenario; when that has ended, all that was told is judged."""
     root = run.room(name)
     history = root / "history.ndjson"
-    with History(history, "stage") as kept, Owner(root / "db", CONFIG, root / "owner.log") as owner:
+    with History(history, "stage") as kept, owned_by(root / "db", CONFIG, root / "owner.log") as owner:
         kept.note("opened", **owner.opened())
-        caller = Caller(owner.address, kept)
+        caller = caller_of(owner.address, kept)
         try:
             yield Stage(owner, caller, history, Random(f"{run.seed}/{name}"))
         finally:
@@ -92,9 +93,9 @@ def log(job: dict[str, Any]) -> list[str]:
     return [transition for _, transition, _ in job["events"]]
 
 
-def killed_worker(run: Run) -> None:
+def killed_worker(run: Run, owned_by: type[Owner] = Owner) -> None:
     """A worker that holds a lease dies of kill -9: after the ttl, not before, the job is leased again and completes."""
-    with stage(run, "killed-worker") as here:
+    with stage(run, "killed-worker", owned_by) as here:
         job = here.enqueue()
         with here.hand("first", "lease", "hang") as first:
             lease = first.said("lease")
@@ -116,9 +117,9 @@ def killed_worker(run: Run) -> None:
         expect("whether it was granted again before the deadline", False, granted_ms < lease["deadline_ms"])
 
 
-def stopped_worker(run: Run) -> None:
+def stopped_worker(run: Run, owned_by: type[Owner] = Owner) -> None:
     """A worker stopped past its deadline wakes and submits: stale, and the winner's result stands."""
-    with stage(run, "stopped-worker") as here:
+    with stage(run, "stopped-worker", owned_by) as here:
         job = here.enqueue()
         with here.hand("sleeper", "lease", "wait", "complete") as sleeper:
             lease = sleeper.said("lease")
@@ -141,9 +142,9 @@ def stopped_worker(run: Run) -> None:
         expect("the log", ["enqueued", "leased", "reaped", "leased", "completed"], log(end))
 
 
-def stopped_while_leased_again(run: Run) -> None:
+def stopped_while_leased_again(run: Run, owned_by: type[Owner] = Owner) -> None:
     """The same while the other worker still holds the job: stale, and its lease and its result stand."""
-    with stage(run, "stopped-while-leased-again") as here:
+    with stage(run, "stopped-while-leased-again", owned_by) as here:
         job = here.enqueue()
         with here.hand("sleeper", "lease", "wait", "complete") as sleeper:
             sleeper.said("lease")
@@ -163,9 +164,9 @@ def stopped_while_leased_again(run: Run) -> None:
         expect("what the winner was told, and the result", ([], "winner"), (won, end["result"]))
 
 
-def poison(run: Run) -> None:
+def poison(run: Run, owned_by: type[Owner] = Owner) -> None:
     """A job that kills every worker: dead after exactly three leases, by expiry, with a back-off that grew (F8, F9)."""
-    with stage(run, "poison") as here:
+    with stage(run, "poison", owned_by) as here:
         job = here.enqueue()
         for attempt in (1, 2, 3):
             with here.hand(f"victim-{attempt}", "lease", "hang") as victim:
@@ -180,9 +181,9 @@ def poison(run: Run) -> None:
         expect("what a later worker gets", [], nobody)
 
 
-def killed_in_every_phase(run: Run) -> None:
+def killed_in_every_phase(run: Run, owned_by: type[Owner] = Owner) -> None:
     """A worker killed after its lease, in its handler, while its completion is under way: one outcome each (F13)."""
-    with stage(run, "killed-in-every-phase") as here:
+    with stage(run, "killed-in-every-phase", owned_by) as here:
         for phase in (("lease", "hang"), ("lease", "wait", "hang"), ("lease", "complete unheard")):
             job = here.enqueue()
             with here.hand(f"first-{len(phase)}-{phase[-1][0]}", *phase) as first:
@@ -201,10 +202,37 @@ def killed_in_every_phase(run: Run) -> None:
             expect("completions", 1, log(end).count("completed"))
 
 
+def shut_down_worker(run: Run, owned_by: type[Owner] = Owner) -> None:
+    """A worker that is told to end gives its job back: leased again at once, untried; what it submits then is stale."""
+    with stage(run, "shut-down-worker", owned_by) as here:
+        job = here.enqueue()
+        with here.hand("leaver", "lease", "stop", "release", "complete") as leaver:
+            lease = leaver.said("lease")
+            leaver.signal(signal.SIGTERM)
+            leaver.said("stop")
+            given_back, told = leaver.said("release"), leaver.said("complete")
+        with here.hand("second", "lease", "complete") as second:
+            again = second.said("lease")
+            second.said("complete")
+        end = here.job(job, "completed")
+        expect("what the release was told", None, given_back)
+        wanted = {
+            "refused": "StaleLeaseError",
+            "why": "released",
+            "state": "pending",
+            "current": lease["generation"],
+        }
+        expect("what the submit after it was told", wanted, told)
+        expect("the attempts", (1, 1), (lease["attempt"], again["attempt"]))
+        expect("the log", ["enqueued", "leased", "released", "leased", "completed"], log(end))
+        expect("the result", "second", end["result"])
+
+
 SCENARIOS: Final[tuple[Callable[[Run], None], ...]] = (
     killed_worker,
     stopped_worker,
     stopped_while_leased_again,
+    shut_down_worker,
     poison,
     killed_in_every_phase,
 )
