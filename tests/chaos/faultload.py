@@ -3,7 +3,9 @@
 The functions are lives for `tests.chaos.forks`. A fault is one of
 
 - `call`: strace attaches to the life, counts the system calls of a kind that each thread makes on the database's files,
-  and makes the N-th fail, or the N-th and all later ones. Nothing else in the process notices.
+  and makes the N-th fail, or the N-th and all later ones. Nothing else in the process notices. With `log_bytes_max`
+  RocksDB begins a new log after so many bytes, and its own threads write tables meanwhile. `durability`: "os", or
+  "sync" unless it is given.
 - `space`: the database lies on a tmpfs in a mount namespace of the life's own, with so many pages left, from the start
   or once the queue is open.
 - `size`: once the queue is open no file may become larger than the log is then and so many bytes more. For systems that
@@ -17,17 +19,22 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from rocksdict import Options
+
 from telha_jobs import JobQueue, ManualClock, QueueConfig, QueueError, QueueUnavailableError
+from telha_jobs.store.database import Database
 from tests.chaos.history import History
 from tests.chaos.injection import Injector, mounted_tmpfs, remount_read_only
 from tests.chaos.seeded import SMALL_SIZES, START_MS, Load, Recorder, fixed_ids
 
 CONFIG: Final = QueueConfig(lease_ttl_ms=1_000, retention_completed_ms=10_000, retention_dead_ms=10_000)
+AT_OS: Final = replace(CONFIG, durability="os")
 PAGE_BYTES: Final = 4_096
 DISK_BYTES: Final = 4 * 1024 * 1024
 _NOBODY: Final = 65534
@@ -40,7 +47,7 @@ def base(*, database: str, history: str, seed: int, calls: int) -> None:
     load = Load(seed, told, recorder, clock, sizes=SMALL_SIZES)
     with fixed_ids(seed):
         for last in (False, True):
-            _open(Path(database), load, recorder, clock)
+            _open(Path(database), load, recorder, clock, {})
             _play(load, calls)
             if last:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -53,7 +60,8 @@ def live(
     """Open, call and close under the fault.
 
     The answer tells what `open`, a `call` (the library's own refusals aside) and `close` raised (None: nothing), and
-    which system calls failed, each as `injection.Failed`, marked where all was durable and the database was let go.
+    which system calls failed, each as `injection.Failed`; there is a mark before every call, before `close`, and where
+    all is durable and the database is let go.
     `copy_of`: where the database comes from; what is left of one on a disk of its own is put to `database`.
     """
     path = Path(database)
@@ -94,26 +102,28 @@ class _Buffered(History):
 
 
 def _nothing() -> None:
-    """Nobody wants to know when the database is let go."""
+    """Nobody wants a mark."""
 
 
 def _lived(
-    path: Path, history: Path, seed: int, calls: int, fault: dict[str, Any], at_close: Callable[[], object]
+    path: Path, history: Path, seed: int, calls: int, fault: dict[str, Any], mark: Callable[[], object]
 ) -> dict[str, Any]:
     kind = _Buffered if fault["kind"] == "size" else History
     said: dict[str, Any] = {"open": None, "call": None, "close": None, "failed": []}
     with kind(history, "live") as told:
         recorder, clock = Recorder(told), ManualClock(START_MS + 60_000)
-        recorder.at_close = at_close
+        recorder.at_call = recorder.at_close = mark
         load = Load(seed, told, recorder, clock, sizes=SMALL_SIZES)
         try:
             with fixed_ids(seed):
-                _open(path, load, recorder, clock)
+                _open(path, load, recorder, clock, fault)
         except BaseException as error:  # noqa: BLE001  whatever it is, whoever judges has to see it
             return {**said, "open": _named(error)}
         with _limited(path, fault):
             for step, does in (("call", partial(_play, load, calls)), ("close", load.queue.close)):
                 try:
+                    if step == "close":
+                        mark()
                     does()
                 except BaseException as error:  # noqa: BLE001  as above
                     said[step] = _named(error)
@@ -121,10 +131,27 @@ def _lived(
     return said
 
 
-def _open(path: Path, load: Load, recorder: Recorder, clock: ManualClock) -> None:
-    store = recorder.store().open(path, clock=clock, database=recorder.database())
-    load.opened(store, JobQueue(store, CONFIG, clock))
+def _open(path: Path, load: Load, recorder: Recorder, clock: ManualClock, fault: dict[str, Any]) -> None:
+    database = recorder.database()
+    if "log_bytes_max" in fault:
+        database = _with_small_logs(database, fault["log_bytes_max"])
+    config = AT_OS if fault.get("durability") == "os" else CONFIG
+    store = recorder.store().open(path, clock=clock, durability=config.durability, database=database)
+    load.opened(store, JobQueue(store, config, clock))
     recorder.history.note("opened", incarnation=store.incarnation)
+
+
+def _with_small_logs(database: type[Database], bytes_max: int) -> type[Database]:
+    """One that begins a new log, and writes tables in the background, after so many bytes."""
+
+    class Small(database):  # type: ignore[misc, valid-type]  # a base that is made for each life
+        @classmethod
+        def _database_options(cls) -> Options:
+            options: Options = super()._database_options()
+            options.set_max_total_wal_size(bytes_max)
+            return options
+
+    return Small
 
 
 def _play(load: Load, calls: int) -> None:

@@ -5,13 +5,14 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 _FILE_NUMBERS: Final = 40
 """RocksDB numbers its files one by one; a short life does not come far."""
+_MARK: Final = "getxattr"
 _READY: Final = "user.telha-traced"
 _SET_PTRACER: Final = 0x59616D61
 _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
@@ -23,11 +24,14 @@ class TracerMissingError(Exception):
 
 
 class Failed(NamedTuple):
-    """A system call that failed: its name, the file's name, and whether that was after the mark."""
+    """A system call that failed: its name, the file's name, how many marks stood before it, and whether the process's
+    first thread made it (others are RocksDB's).
+    """
 
     call: str
     file: str
-    late: bool
+    marks: int
+    own: bool
 
 
 class Injector:
@@ -46,8 +50,8 @@ class Injector:
         self._marker = log.with_name("marker")
         self._marker.touch()
         command = ["strace", "-f", "-y", "-qq", "-o", str(log), "-p", str(os.getpid())]
-        command += ["-e", f"trace={call},getxattr"]
-        command += ["-e", f"inject={call}:error={error}:when={when}", "-e", "inject=getxattr:retval=1"]
+        command += ["-e", f"trace={call},{_MARK}"]
+        command += ["-e", f"inject={call}:error={error}:when={when}", "-e", f"inject={_MARK}:retval=1"]
         for path in (self._marker, database, *(database / name for name in _names())):
             command += ["-P", str(path)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -67,17 +71,30 @@ class Injector:
         """End it; the calls that failed, in order."""
         self._process.terminate()
         self._process.communicate()
-        found, marks = list[Failed](), 0
-        for line in self._log.read_text("utf-8", "replace").splitlines():
-            if "(INJECTED)" not in line:
-                continue
-            name, _, rest = line.split(maxsplit=1)[1].partition("(")
-            if name == "getxattr":
+        return failed_calls(self._log.read_text("utf-8", "replace").splitlines(), str(os.getpid()))
+
+
+def failed_calls(trace: Iterable[str], own: str) -> list[Failed]:
+    """The calls that strace let fail, in the order of their ends; `own` is the number of the process's first thread."""
+    # The first mark is the one that was waited for.
+    found, begun, marks = list[Failed](), dict[str, str](), -1
+    for line in trace:
+        thread, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if rest.endswith("<unfinished ...>"):
+            begun[thread] = rest
+            continue
+        if rest.startswith("<..."):
+            # Another thread's call was told in between.
+            rest = begun.pop(thread, "") + rest
+        if "(INJECTED)" in rest:
+            name, _, arguments = rest.partition("(")
+            if name == _MARK:
                 marks += 1
             else:
-                # The first mark is the one that was waited for.
-                found.append(Failed(name, Path(rest.partition("<")[2].partition(">")[0]).name, late=marks > 1))
-        return found
+                file = Path(arguments.partition("<")[2].partition(">")[0]).name
+                found.append(Failed(name, file, marks, own=thread == own))
+    return found
 
 
 @contextmanager

@@ -49,6 +49,7 @@ class Recorder:
         self.history = history
         self.changes: Sequence[Put | Delete] = ()
         self.at_sync: Callable[[Callable[[], None]], None] = lambda sync: sync()
+        self.at_call: Callable[[], object] = lambda: None
         self.at_close: Callable[[], object] = lambda: None
         self.second = _Second()
         self.own = threading.local()
@@ -74,7 +75,8 @@ class Recorder:
                 recorder.at_sync(super().flush)
 
             def close(self) -> None:
-                recorder.at_close()
+                if self._shadow is None:  # not the view that an open looks through
+                    recorder.at_close()
                 super().close()
 
         return Recorded
@@ -160,6 +162,7 @@ class Load:
         intent = self._history.intent(name, given)
         self._recorder.own.sequence = self._newest()
         told: dict[str, Any] = {}
+        self._recorder.at_call()
         try:
             answer = call()
         except QueueError as refusal:

@@ -9,6 +9,7 @@ import pytest
 from tests.chaos.faults import CI_STRIDE, IMPORTS, LANE, NO_MOUNTS, Faults, calls_fail, disks_full
 from tests.chaos.forks import Forks
 from tests.chaos.frame import KEPT_VARIABLE, Run, Verdict, play
+from tests.chaos.injection import Failed, failed_calls
 from tests.chaos.refusals import DISKS, OTHERS, RIGHTS
 from tests.harness.mutants import mutant
 from tests.harness.mutation import environment
@@ -73,6 +74,25 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
     assert verdict.covered["opens refused, nothing touched"] == refused + 2 * len(DISKS)
 
 
+def test_failed_calls_are_told_from_a_trace_of_several_threads() -> None:
+    """A call whose line was cut by another thread's keeps its file; marks are counted from the second."""
+    trace = [
+        '7 getxattr("/x/marker", "user.telha-traced", "", 128) = 1 (INJECTED)',
+        "7 write(5</q/000004.log>, ..., 9 <unfinished ...>",
+        "8 fdatasync(6</q/000009.sst>) = 0",
+        "7 <... write resumed>) = -1 EIO (Input/output error) (INJECTED)",
+        '7 getxattr("/x/marker", "user.telha-traced",  <unfinished ...>',
+        "8 fdatasync(6</q/MANIFEST-000005>) = -1 EIO (Input/output error) (INJECTED)",
+        '7 <... getxattr resumed>"", 128) = 1 (INJECTED)',
+        "8 fdatasync(6</q/000010.sst>) = -1 EIO (Input/output error) (INJECTED)",
+    ]
+    assert failed_calls(trace, "7") == [
+        Failed("write", "000004.log", 0, own=True),
+        Failed("fdatasync", "MANIFEST-000005", 0, own=False),
+        Failed("fdatasync", "000010.sst", 1, own=False),
+    ]
+
+
 DEAF = (
     "a write error is swallowed",
     "the store goes on after an error",
@@ -91,7 +111,9 @@ def test_a_queue_that_does_not_hear_is_found(name: str, tmp_path: Path, monkeypa
     def body(run: Run, forks: Forks) -> None:
         faults = Faults(run, forks, 1)
         for call, numbers in IN_CALLS.items():
-            faults.life({"kind": "call", "call": call, "error": "EIO", "when": str(numbers[1])}, fresh=True)
+            fault = {"kind": "call", "call": call, "error": "EIO", "when": str(numbers[1])}
+            for durability in ("sync", "os") if call == "write" else ("sync",):
+                faults.life({**fault, "durability": durability}, fresh=True)
         disks_full(run, forks, 3)
 
     verdict = lived(body)
