@@ -55,13 +55,13 @@ class Twin(NamedTuple):
 class Harm(NamedTuple):
     """What one case changes: the entries, the jobs whose own row it hits, and those whose row or entry it hits.
 
-    `leaves`: a row is in quarantine afterwards.
+    `keeps`: the row that is in quarantine afterwards, as it was found.
     """
 
     changes: list[Put | Delete]
     rows_of: frozenset[UUID]
     entries_of: frozenset[UUID]
-    leaves: bool
+    keeps: bytes | None = None
 
 
 Pairs = list[tuple[bytes, bytes]]
@@ -173,7 +173,10 @@ class _Round:
             raise self._found(f"{name}: after a repair of {done.report.repaired} things: {done.report.problems}")
         if not harm.rows_of <= set(done.report.quarantined):
             raise self._lost(f"{name}: {harm.rows_of} should be in quarantine, {done.report.quarantined} are")
-        differing = [one for one in differences(self._twin.pairs, _state(path)) if not _may_differ(one, harm)]
+        after = _state(path)
+        if harm.keeps is not None and harm.keeps.hex() not in after["quarantine"].values():
+            raise self._lost(f"{name}: the row is not kept as it was found")
+        differing = [one for one in differences(self._twin.pairs, after) if not _may_differ(one, harm)]
         if differing:
             raise self._found(f"{name}: after the repair: {telling(iter(differing))}")
         self._listed(path, harm, name)
@@ -278,12 +281,15 @@ def _entries(family: Family, prefix: bytes = b"", *, hits: str) -> Target:
     def turned(chance: random.Random, pairs: dict[Family, Pairs]) -> Harm:
         key, value = chance.choice([pair for pair in pairs[family] if pair[0].startswith(prefix)])
         hit = {UUID(bytes=value if hits == "value" else key[-ID_BYTES:])} if hits else set[UUID]()
+        new_key, new_value = key, value
         if value and chance.random() < 0.7:
-            changes: list[Put | Delete] = [Put(family, key, _flipped(chance, value))]
+            new_value = _flipped(chance, value)
         else:
-            changes = [Delete(family, key), Put(family, _flipped(chance, key, len(prefix)), value)]
-        rows = frozenset(hit) if hits == "row" else frozenset[UUID]()
-        return Harm(changes, rows, frozenset(hit), leaves=hits == "row")
+            new_key = _flipped(chance, key, len(prefix))
+        changes = [Delete(family, key), Put(family, new_key, new_value)]
+        if hits != "row":
+            return Harm(changes, frozenset(), frozenset(hit))
+        return Harm(changes, frozenset(hit), frozenset(hit), keeps=new_value)
 
     return turned
 
@@ -294,20 +300,21 @@ def _older_row(chance: random.Random, pairs: dict[Family, Pairs]) -> Harm:
     record = chance.choice([one for one in records if one.generation and one.state is not JobState.PENDING])
     older = record._replace(state=JobState.PENDING, events=record.events[:1], generation=record.generation - 1)
     row = encode_record(older, sequence=max(1, record.sequence - 1), token=record.token)
-    return Harm([Put(Family.JOBS, *row)], frozenset(), frozenset({UUID(bytes=record.job_id)}), leaves=True)
+    return Harm([Put(Family.JOBS, *row)], frozenset(), frozenset({UUID(bytes=record.job_id)}), keeps=row[1])
 
 
 def _payload_gone(chance: random.Random, pairs: dict[Family, Pairs]) -> Harm:
     key, _ = chance.choice(pairs[Family.PAYLOADS])
     hit = frozenset({UUID(bytes=key)})
-    return Harm([Delete(Family.PAYLOADS, key)], hit, hit, leaves=True)
+    [row] = [value for row_key, value in pairs[Family.JOBS] if row_key.endswith(key)]
+    return Harm([Delete(Family.PAYLOADS, key)], hit, hit, keeps=row)
 
 
 def _lost(family: Family, *, hits: str) -> Target:
     def gone(chance: random.Random, pairs: dict[Family, Pairs]) -> Harm:
         key, value = chance.choice(pairs[family])
         hit = UUID(bytes=value if hits == "value" else key[-ID_BYTES:])
-        return Harm([Delete(family, key)], frozenset(), frozenset({hit}), leaves=False)
+        return Harm([Delete(family, key)], frozenset(), frozenset({hit}))
 
     return gone
 
@@ -335,7 +342,7 @@ def _flipped(chance: random.Random, data: bytes, start: int = 0) -> bytes:
 def _may_differ(difference: str, harm: Harm) -> bool:
     """What a repair cannot make as it was: what was hit is in quarantine then, and missing elsewhere."""
     if difference.startswith("quarantine"):
-        return harm.leaves
+        return harm.keeps is not None
     return bool(harm.rows_of) and (difference.startswith("meta") or any(one.hex in difference for one in harm.rows_of))
 
 
