@@ -12,7 +12,7 @@ from telha_jobs import Backoff, LeaseRef, NewJob, QueueConfig, State
 from telha_jobs.clock import SystemClock
 from telha_jobs.rpc.polls import Stream
 from telha_jobs.rpc.v1 import jobs_pb2 as pb
-from tests.rpc.rig import CONFIG, TTL_MS, A, B, Rig, bounded, complete, fail, ref, refusal, serving
+from tests.rpc.rig import CONFIG, TTL_MS, A, B, Rig, bounded, complete, fail, job, ref, refusal, serving
 
 IDLE_POLLS = 500
 
@@ -64,7 +64,7 @@ async def test_a_poll_is_awake_for_the_first_job_of_a_kind(kinds: list[str]) -> 
 
 @bounded
 async def test_a_poll_is_awake_at_once_when_a_job_is_released_or_retried() -> None:
-    """So are release and retry, in whatever way they are called."""
+    """Over the wire, in the same commit."""
     async with serving() as rig:
         held = await rig.lease()
         dead = rig.queue.enqueue(B, "work", None, delay_ms=1).job_id
@@ -73,7 +73,7 @@ async def test_a_poll_is_awake_at_once_when_a_job_is_released_or_retried() -> No
         poll = await opened(rig, max_in_flight=5)
         await rig.stub().Release(pb.ReleaseRequest(lease=held))
         assert await ids(poll) == [held.job_id]
-        rig.queue.retry(dead)
+        await rig.stub().RetryJob(pb.JobRequest(job_id=str(dead)))
         assert await ids(poll) == [str(dead)]
 
 
@@ -100,6 +100,61 @@ async def test_a_poll_is_awake_when_a_job_comes_due_by_the_systems_clock() -> No
         job_id = rig.queue.enqueue(A, "work", None, delay_ms=150).job_id
         assert await ids(poll) == [str(job_id)]
         assert rig.queue.now_ms() - rig.queue.get(job_id).events[0].detail["due"] < 5_000
+
+
+@bounded
+async def test_other_kinds_work_puts_off_no_job_that_comes_due() -> None:
+    """A poll is awake at its job's due time though commits for others, whose looks leave it out, come all the while."""
+    async with serving(clock=SystemClock()) as rig:
+        rig.queue.enqueue(A, "later", None, delay_ms=3_600_000)
+        quiet = await opened(rig, kinds=["quiet"], scopes=[str(A)])
+        busy = await opened(rig, kinds=["busy"], max_in_flight=10_000)
+        waiting = asyncio.ensure_future(quiet.read())
+        job_id = rig.queue.enqueue(A, "quiet", None, delay_ms=100).job_id
+        while not waiting.done():
+            await rig.stub().Enqueue(pb.EnqueueRequest(job=pb.NewJob(scope=str(B), kind="busy")))
+            assert len(await ids(busy)) == 1
+        assert [lease.job_id for lease in waiting.result().leases] == [str(job_id)]
+
+
+@bounded
+@pytest.mark.parametrize("filtered", ["scope", "kind", "family", "both", "neither", "many"])
+async def test_a_poll_is_awake_whatever_its_filters(filtered: str) -> None:
+    """Of hundreds of polls under other filters that wait beside it, the one that may take the job gets it."""
+    more = [str(UUID(int=number)) for number in range(1, 20)]
+    wanted: dict[str, dict[str, Any]] = {
+        "scope": {"scopes": [str(A)]},
+        "kind": {"kinds": ["work"]},
+        "family": {"kinds": ["w:*", "work"]},
+        "both": {"scopes": [str(A), str(B)], "kinds": ["other", "work"]},
+        "neither": {},
+        "many": {"scopes": [*more, str(A)], "kinds": [f"k{number}" for number in range(20)] + ["work"]},
+    }
+    async with serving() as rig:
+        others = [rig.stub().PollJobs(pb.PollJobsRequest(worker="w", kinds=[f"other{n}"])) for n in range(100)]
+        others += [rig.stub().PollJobs(pb.PollJobsRequest(worker="w", scopes=[scope])) for scope in more]
+        await rig.until(lambda: len(rig.server._dispatcher.polls) == len(others))
+        poll = await opened(rig, **wanted[filtered])
+        call = rig.stub().Enqueue(pb.EnqueueRequest(job=pb.NewJob(scope=str(A), kind="work")))
+        assert await ids(poll) == [(await call).receipt.job_id]
+        poll.cancel()
+        for other in others:
+            other.cancel()
+        await rig.until(lambda: not len(rig.server._dispatcher.polls))
+        assert (rig.server._dispatcher.polls._index, rig.server._dispatcher.polls._lines) == ({}, {})
+
+
+@bounded
+async def test_follow_ups_wake_a_poll() -> None:
+    """A submit's follow-up job is leased in the commit of the submit."""
+    async with serving() as rig:
+        lease = await rig.lease()
+        poll = await opened(rig, kinds=["next"])
+        call = rig.stub().Submit(complete(lease, None, [job(B, "next")]))
+        assert await ids(poll) == [(await call).receipts[0].job_id]
+        again = await rig.lease()
+        await rig.stub().SubmitBatch(pb.SubmitBatchRequest(items=[complete(again, None, [job(B, "next")])]))
+        assert rig.queue.counts(scope=B)[State.PENDING] == 1  # the poll is full
 
 
 @bounded
@@ -254,7 +309,7 @@ async def test_leases_that_were_not_handed_over_are_released() -> None:
         counts = rig.queue.counts()
         assert sum(handed) < 30
         assert (counts[State.LEASED], counts[State.PENDING]) == (sum(handed), 30 - sum(handed))
-        assert all(job.attempts == 0 for job in rig.queue.list_jobs().jobs)
+        assert all(one.attempts == 0 for one in rig.queue.list_jobs().jobs)
 
 
 @bounded

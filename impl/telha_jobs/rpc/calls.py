@@ -16,7 +16,7 @@ from telha_jobs.core.record import Record
 from telha_jobs.engine import enqueue as enqueuing
 from telha_jobs.engine import leases as leasing
 from telha_jobs.engine import operator, submit
-from telha_jobs.engine.commands import CreatedJob, Ref
+from telha_jobs.engine.commands import CreatedJob, Draft, Ref
 from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import InvalidArgumentError, JobNotFoundError, QueueError, StaleLeaseError
 from telha_jobs.keys import ID_BYTES
@@ -28,6 +28,8 @@ from telha_jobs.rules import DURATION_MAX_MS, ENQUEUE_MANY_MAX, FOLLOW_UPS_MAX, 
 from telha_jobs.types import NewJob, Outcome, State, uuid_of
 
 Operation = Callable[[Unit], Any]
+Places = frozenset[tuple[bytes, str]]
+"""Scopes and kinds."""
 Replies = Sequence[Any]
 Reply = TypeVar("Reply")
 
@@ -54,12 +56,12 @@ class Leases(Protocol):
 class Call(NamedTuple):
     """A request's operations, and what makes its answer of their replies: refusals are exceptions among them.
 
-    `makes_ready`: as a rule there is something to lease afterwards, so that polls should look in the same commit.
+    `ready`: the scopes and kinds of which there may be something to lease at once afterwards; None: of any.
     """
 
     operations: Sequence[Operation]
     answer: Callable[[Replies], Message]
-    makes_ready: bool = False
+    ready: Places | None = frozenset()
 
 
 class Context(NamedTuple):
@@ -83,7 +85,7 @@ def enqueue(request: pb.EnqueueRequest, context: Context) -> Call:
     return Call(
         [lambda unit: enqueuing.enqueue_one(unit, draft)],
         lambda replies: pb.EnqueueResponse(receipt=_receipt(_given(replies[0]))),
-        makes_ready=True,
+        frozenset(((draft.scope, draft.kind),)),
     )
 
 
@@ -96,7 +98,7 @@ def enqueue_batch(request: pb.EnqueueBatchRequest, context: Context) -> Call:
     return Call(
         [lambda unit: enqueuing.enqueue(unit, drafts, field="jobs")],
         lambda replies: pb.EnqueueBatchResponse(receipts=map(_receipt, _given(replies[0]))),
-        makes_ready=True,
+        _places(drafts),
     )
 
 
@@ -138,13 +140,13 @@ def heartbeat(request: pb.HeartbeatRequest, context: Context) -> Call:
 
 def submit_one(request: pb.SubmitRequest, context: Context) -> Call:
     """One submit."""
-    ref, operation = _submit("", request, context)
+    ref, operation, ready = _submit("", request, context)
 
     def answer(replies: Replies) -> pb.SubmitResponse:
         _note_over(context.leases, ref, replies[0])
         return _submitted(_given(replies[0]))
 
-    return Call([operation], answer)
+    return Call([operation], answer, ready)
 
 
 def submit_batch(request: pb.SubmitBatchRequest, context: Context) -> Call:
@@ -154,7 +156,7 @@ def submit_batch(request: pb.SubmitBatchRequest, context: Context) -> Call:
 
     def answer(replies: Replies) -> pb.SubmitBatchResponse:
         results = []
-        for (ref, _), reply in zip(parts, replies, strict=True):
+        for (ref, _, _), reply in zip(parts, replies, strict=True):
             _note_over(context.leases, ref, reply)
             if isinstance(reply, QueueError):
                 results.append(pb.SubmitResult(error=error_message(reply)))
@@ -162,7 +164,8 @@ def submit_batch(request: pb.SubmitBatchRequest, context: Context) -> Call:
                 results.append(pb.SubmitResult(response=_submitted(_given(reply))))
         return pb.SubmitBatchResponse(results=results)
 
-    return Call([operation for _, operation in parts], answer)
+    ready = frozenset().union(*(places for _, _, places in parts))
+    return Call([operation for _, operation, _ in parts], answer, ready)
 
 
 def release(request: pb.ReleaseRequest, context: Context) -> Call:
@@ -176,7 +179,7 @@ def release(request: pb.ReleaseRequest, context: Context) -> Call:
         _given(replies[0])
         return pb.ReleaseResponse()
 
-    return Call([operation], answer, makes_ready=True)
+    return Call([operation], answer, None)
 
 
 # -- operators
@@ -184,7 +187,7 @@ def release(request: pb.ReleaseRequest, context: Context) -> Call:
 
 def retry(request: pb.JobRequest, context: Context) -> Call:
     """Dead to pending."""
-    return _operate(request, context, operator.retry)
+    return _operate(request, context, operator.retry)._replace(ready=None)
 
 
 def cancel(request: pb.JobRequest, context: Context) -> Call:
@@ -243,29 +246,34 @@ def _not_found(job_id: bytes) -> JobNotFoundError:
 # -- parts
 
 
-def _submit(where: str, request: pb.SubmitRequest, context: Context) -> tuple[Ref, Operation]:
+def _submit(where: str, request: pb.SubmitRequest, context: Context) -> tuple[Ref, Operation, Places]:
+    """The lease, what is done with it, and what may be leased at once afterwards: a failure waits out its back-off."""
     ref = arguments.ref(f"{where}lease", wire.lease_ref_of(f"{where}lease", request.lease))
     match request.WhichOneof("verb"):
         case "complete":
-            operation = _complete(where, ref, request.complete, context)
+            operation, ready = _complete(where, ref, request.complete, context)
         case "fail":
-            operation = _fail(ref, request.fail, context)
+            operation, ready = _fail(ref, request.fail, context), frozenset()
         case _:
             raise InvalidArgumentError(f"{where}verb", "must be complete or fail")
-    return ref, _by_id(ref.job_id, context.access, operation)
+    return ref, _by_id(ref.job_id, context.access, operation), ready
 
 
-def _complete(where: str, ref: Ref, request: pb.Complete, context: Context) -> Operation:
+def _complete(where: str, ref: Ref, request: pb.Complete, context: Context) -> tuple[Operation, Places]:
     field = f"{where}result"
     given = wire.value_of(field, request.result) if request.HasField("result") else None
     packed = arguments.result(field, given, context.config)
     if not request.enqueue:
-        return lambda unit: (State.COMPLETED, submit.complete(unit, ref, packed, ()))
+        return lambda unit: (State.COMPLETED, submit.complete(unit, ref, packed, ())), frozenset()
     _require_items(f"{where}enqueue", request.enqueue, FOLLOW_UPS_MAX)
     jobs = [wire.new_job_of(f"{where}enqueue[{index}].", job) for index, job in enumerate(request.enqueue)]
     follow_ups = arguments.drafts(f"{where}enqueue", jobs, context.config, FOLLOW_UPS_MAX)
     _require_scopes(f"{where}enqueue", jobs, context.access)
-    return lambda unit: (State.COMPLETED, submit.complete(unit, ref, packed, follow_ups))
+    return lambda unit: (State.COMPLETED, submit.complete(unit, ref, packed, follow_ups)), _places(follow_ups)
+
+
+def _places(drafts: Sequence[Draft]) -> Places:
+    return frozenset((draft.scope, draft.kind) for draft in drafts)
 
 
 def _fail(ref: Ref, request: pb.Fail, context: Context) -> Operation:

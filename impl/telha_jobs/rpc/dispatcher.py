@@ -21,11 +21,13 @@ from telha_jobs.engine.commands import Ref
 from telha_jobs.engine.engine import Engine
 from telha_jobs.engine.unit import Unit
 from telha_jobs.errors import QueueError, QueueUnavailableError
-from telha_jobs.rpc.calls import Operation
+from telha_jobs.rpc.calls import Operation, Places
 from telha_jobs.rpc.polls import TAKERS_PER_LOOK, Granted, Line, Polls, Stream
 from telha_jobs.types import Lease, State
 
 OPERATIONS_PER_COMMIT: Final = 1_000
+PLACES_MAX: Final = 1_000
+"""A batch that makes jobs of more scopes and kinds ready is looked at by every poll."""
 GRANTS_PER_COMMIT: Final = 512
 """Bounds of how long one commit keeps the others waiting."""
 LONE_TURNS: Final = 2
@@ -55,7 +57,7 @@ class _Waiting(NamedTuple):
 
     operations: Sequence[Operation]
     future: "asyncio.Future[Answers] | None"
-    makes_ready: bool
+    ready: Places | None
 
 
 class _Look(NamedTuple):
@@ -83,7 +85,6 @@ class Dispatcher:
         self._everybody = False
         self._doubted = False
         self._signalled = False
-        self._made_ready = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
         self._calls = 0
@@ -97,13 +98,14 @@ class Dispatcher:
         self.operations = 0
         engine.watch(self._news)
 
-    async def run(self, operations: Sequence[Operation], *, makes_ready: bool = False) -> Answers:
+    async def run(self, operations: Sequence[Operation], ready: Places | None = frozenset()) -> Answers:
         """Run a call's operations, in their order, in one commit with those of others.
 
-        `makes_ready`: polls should look in that commit. Raises `QueueUnavailableError` when the queue is gone.
+        `ready` as in `Call`: polls for these look in that very commit. Raises `QueueUnavailableError` when the queue is
+        gone.
         """
         future: asyncio.Future[Answers] = self._loop.create_future()
-        self._add(_Waiting(operations, future, makes_ready))
+        self._add(_Waiting(operations, future, ready))
         return await future
 
     async def drain(self) -> None:
@@ -126,7 +128,7 @@ class Dispatcher:
 
     def _release(self, refs: list[Ref]) -> None:
         """Give back leases that no client ever got."""
-        self._add(_Waiting([partial(_given_back, ref=ref) for ref in refs], None, makes_ready=True))
+        self._add(_Waiting([partial(_given_back, ref=ref) for ref in refs], None, None))
 
     def _look(self) -> None:
         """Somebody has come to wait for jobs."""
@@ -140,11 +142,8 @@ class Dispatcher:
 
     def _news(self) -> None:
         """Told by the engine, in any thread and under its lock."""
-        if threading.get_ident() == self._worker:
-            self._made_ready = True  # by a batch of ours
-            return
-        if self._signalled:
-            return
+        if self._signalled or threading.get_ident() == self._worker:
+            return  # a batch of ours knows what it makes ready, and looks
         self._signalled = True
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._heard)
@@ -176,17 +175,16 @@ class Dispatcher:
         batch = self._take()
         self._calls = len(batch)
         operations = [operation for waiting in batch for operation in waiting.operations]
-        lines: list[Line] = []
-        doubtful: list[Ref] = []
-        every = self._everybody or any(waiting.makes_ready for waiting in batch)
-        if self._wanted or every:
-            lines = self.polls.lines(self._turn, every=every)
+        doubtful = self._doubtful()
+        lines: list[Line] | None = None
+        places = self._places(batch)
+        if self.polls.waiting:
+            lines = self.polls.lines(self._turn, places)
             self._turn += 1
-            doubtful = self._doubtful()
-        self._wanted = self._everybody = self._made_ready = False
+        self._wanted = self._everybody = False
         if doubtful:
             operations.append(partial(_ended, refs=doubtful))
-        if lines:
+        if lines is not None:  # also without any: it tells when something is due
             operations.append(partial(_grant_all, lines=lines, engine=self._engine))
         if not operations and not batch:
             self._end()
@@ -194,7 +192,17 @@ class Dispatcher:
         self.batches += 1
         self.operations += len(operations)
         work = self._loop.run_in_executor(self._thread, self._work, operations)
+        every = places is None
         work.add_done_callback(partial(self._done, batch=batch, lines=lines, doubtful=doubtful, every=every))
+
+    def _places(self, batch: list[_Waiting]) -> set[tuple[bytes, str]] | None:
+        """Where there may be something new to lease with this batch; None: anywhere."""
+        found: set[tuple[bytes, str]] = set()
+        for waiting in batch:
+            if waiting.ready is None:
+                return None
+            found |= waiting.ready
+        return None if self._everybody or len(found) > PLACES_MAX else found
 
     def _take(self) -> list[_Waiting]:
         """The calls of the next batch: all that wait, or as many as fit into one commit."""
@@ -227,7 +235,7 @@ class Dispatcher:
         work: "asyncio.Future[tuple[list[Any], int]]",
         *,
         batch: list[_Waiting],
-        lines: list[Line],
+        lines: list[Line] | None,
         doubtful: list[Ref],
         every: bool,
     ) -> None:
@@ -236,24 +244,17 @@ class Dispatcher:
             error = work.exception()
             if error is None:
                 replies, sequence = work.result()
-                self._take_replies(replies, sequence, batch, lines, doubtful)
-                if self._made_ready and not every and self.polls.waiting:
-                    self._everybody = self._wanted = True
+                self._index = self._index if sequence == self._sequence else 0
+                self._sequence = sequence
+                self._answer(batch, replies, sequence)
+                if doubtful:
+                    self._room(replies[-1 if lines is None else -2])
+                if lines is not None:
+                    self._deliver(lines, replies[-1], sequence, every=every)
             else:
-                self._fail(error, batch, lines)
+                self._fail(error, batch, lines or [])
         finally:
             self._end()  # whatever happened: those that wait have their turn
-
-    def _take_replies(
-        self, replies: list[Any], sequence: int, batch: list[_Waiting], lines: list[Line], doubtful: list[Ref]
-    ) -> None:
-        if sequence != self._sequence:
-            self._sequence, self._index = sequence, 0
-        self._answer(batch, replies, sequence)
-        if doubtful:
-            self._room(replies[-2 if lines else -1])
-        if lines:
-            self._deliver(lines, replies[-1], sequence)
 
     def _answer(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> None:
         at = 0
@@ -269,7 +270,7 @@ class Dispatcher:
             for ref in ended:
                 self.polls.over(*ref)
 
-    def _deliver(self, lines: list[Line], look: Any, sequence: int) -> None:
+    def _deliver(self, lines: list[Line], look: Any, sequence: int, *, every: bool) -> None:
         if not isinstance(look, _Look):
             _log.error("a look for jobs failed: %r", look)
             return
@@ -279,7 +280,7 @@ class Dispatcher:
         self.polls.looked(lines[: look.lines])
         if look.more:
             self._everybody = self._wanted = True
-        self._wake_after(look.pause_s)
+        self._wake_after(look.pause_s, every=every)
 
     def _fail(self, error: BaseException, batch: list[_Waiting], lines: list[Line]) -> None:
         if not isinstance(error, QueueError):
@@ -298,13 +299,23 @@ class Dispatcher:
         if not self._busy:
             self._idle.set()
 
-    def _wake_after(self, pause_s: float) -> None:
-        """Look again when the next row is due, if anybody waits then."""
+    def _wake_after(self, pause_s: float, *, every: bool) -> None:
+        """Look again when the next row is due, if anybody waits then.
+
+        A look of some polls alone puts nothing off: what came due before it, others may still wait for.
+        """
+        at = self._loop.time() + pause_s
         if self._timer is not None:
+            if not every and self._timer.when() <= at:
+                return
             self._timer.cancel()
             self._timer = None
         if self.polls.waiting and not math.isinf(pause_s):
-            self._timer = self._loop.call_later(pause_s, self._look_all)
+            self._timer = self._loop.call_at(at, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._look_all()
 
 
 # -- operations of the dispatcher's own: they run in its thread, under the engine's lock

@@ -11,7 +11,7 @@ reaper was at work (`doubtful`).
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Literal, NamedTuple
 
@@ -24,6 +24,8 @@ End = Literal["idle", "once", "stopping"]
 
 TAKERS_PER_LOOK: Final = 64
 """Waiting streams of one line that one look serves; the others wait for the next."""
+SHELVES_MAX: Final = 8
+"""A line with more scopes, or more kinds, is looked at whatever the scope or kind."""
 
 
 class Granted(NamedTuple):
@@ -96,6 +98,7 @@ class Polls:
         self._lines: dict[Filters, OrderedDict[Stream, None]] = {}
         self._lookers: OrderedDict[Stream, None] = OrderedDict()
         self._fresh: dict[Filters, None] = {}
+        self._index: dict[tuple[bytes | None, str | None], dict[Filters, None]] = {}
         self._full: dict[Stream, None] = {}
         self._holders: dict[bytes, Stream] = {}
         self.stopping = False
@@ -163,11 +166,18 @@ class Polls:
 
     # -- looking for jobs
 
-    def lines(self, first: int, *, every: bool) -> list[Line]:
-        """Who waits, the line with number `first` (modulo their number) first: every line, or those that somebody
-        joined since the last time. A looker is a line of its own.
+    def lines(self, first: int, places: Iterable[tuple[bytes, str]] | None) -> list[Line]:
+        """Who waits, the line with number `first` (modulo their number) first: lines that somebody joined since the
+        last time, and those that may take jobs of the scopes and kinds (None: every line). A looker is a line of its
+        own.
         """
-        asked, self._fresh = (self._lines if every else self._fresh), {}
+        asked, self._fresh = self._fresh, {}
+        if places is None:
+            asked = dict.fromkeys(self._lines)
+        else:
+            for scope, kind in places:
+                for shelf in ((scope, kind), (scope, None), (None, kind), (None, None)):
+                    asked.update(self._index.get(shelf, {}))
         lines = [
             Line(filters, [(stream, stream.room) for stream in islice(self._lines[filters], TAKERS_PER_LOOK)])
             for filters in asked
@@ -245,7 +255,11 @@ class Polls:
         if stream.idle_s == 0:
             self._lookers[stream] = None
         else:
-            self._lines.setdefault(stream.filters, OrderedDict())[stream] = None
+            if stream.filters not in self._lines:
+                self._lines[stream.filters] = OrderedDict()
+                for shelf in _shelves(stream.filters):
+                    self._index.setdefault(shelf, {})[stream.filters] = None
+            self._lines[stream.filters][stream] = None
             self._fresh[stream.filters] = None
             stream.idle_from_now(self._loop, self._idle)
         self._look()
@@ -256,8 +270,27 @@ class Polls:
         if line is not None and stream in line:
             del line[stream]
             if not line:
-                del self._lines[stream.filters]
+                self._remove_line(stream.filters)
+
+    def _remove_line(self, filters: Filters) -> None:
+        del self._lines[filters]
+        for shelf in _shelves(filters):
+            lines = self._index[shelf]
+            del lines[filters]
+            if not lines:
+                del self._index[shelf]
 
     def _idle(self, stream: Stream) -> None:
         self._leave(stream)
         stream.tell("idle")
+
+
+def _shelves(filters: Filters) -> list[tuple[bytes | None, str | None]]:
+    """Where the index has a line: by each of its scopes and kinds; None stands for any."""
+    scopes: Iterable[bytes | None] = filters.scopes or ()
+    kinds: Iterable[str | None] = filters.kinds or ()
+    if not 0 < len(filters.scopes or ()) <= SHELVES_MAX:
+        scopes = (None,)
+    if not 0 < len(filters.kinds or ()) <= SHELVES_MAX or any(kind.endswith("*") for kind in filters.kinds or ()):
+        kinds = (None,)
+    return [(scope, kind) for scope in scopes for kind in kinds]

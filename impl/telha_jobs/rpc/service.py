@@ -105,7 +105,7 @@ class Service:
             access = self._access(role, context)
             self._require_room(request)
             call = prepare(request, calls.Context(self._queue.config, access, self._polls))
-            answers = await self._dispatcher.run(call.operations, makes_ready=call.makes_ready)
+            answers = await self._dispatcher.run(call.operations, call.ready)
             trailers = ((COMMIT_KEY, str(answers.sequence)), (INDEX_KEY, str(answers.place)))
             answer = call.answer(answers.replies)
         except Exception as error:  # noqa: BLE001  whatever it is, it is this call's alone
