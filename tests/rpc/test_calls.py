@@ -1,5 +1,7 @@
 """Each method's answer, each refusal's status, and the commit that an answer covers."""
 
+import asyncio
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from telha_jobs import (
     InvalidArgumentError,
     JobNotFoundError,
     LeaseRef,
+    QueueConfig,
     QueueUnavailableError,
     StaleLeaseError,
     State,
@@ -20,7 +23,22 @@ from telha_jobs import (
 )
 from telha_jobs.rpc.status import DETAILS_KEY
 from telha_jobs.rpc.v1 import jobs_pb2 as pb
-from tests.rpc.rig import A, B, Rig, bounded, commit, complete, enqueue, fail, job, ref, refusal, serving, value
+from tests.rpc.rig import (
+    BOUND_S,
+    A,
+    B,
+    Rig,
+    bounded,
+    commit,
+    complete,
+    enqueue,
+    fail,
+    job,
+    ref,
+    refusal,
+    serving,
+    value,
+)
 
 UNKNOWN = UUID(int=7)
 Code = grpc.StatusCode
@@ -320,15 +338,22 @@ async def test_every_answer_tells_the_commit_that_it_covers() -> None:
 
 @bounded
 async def test_calls_that_arrive_together_share_a_commit() -> None:
-    """Fifty submits at once are far fewer commits, in an order that their places tell."""
-    async with serving() as rig:
-        stub = rig.stub()
+    """Fifty submits that gather while another commit is made are one commit and one sync, in the order of their places."""
+    async with serving(QueueConfig()) as rig:
         leases = [await rig.lease() for _ in range(50)]
-        before = rig.queue._store.counters.commits
-        calls = [stub.Submit(complete(lease)) for lease in leases]
+        dispatcher = rig.server._dispatcher
+        go = threading.Event()
+        held = asyncio.ensure_future(dispatcher.run([lambda _: go.wait(BOUND_S)]))
+        await rig.until(lambda: dispatcher.batches == 1)
+        calls = [rig.stub().Submit(complete(lease)) for lease in leases]
+        await rig.until(lambda: dispatcher.waiting == 51)
+        commits, syncs = rig.queue._store.counters.commits, rig.queue._store.counters.syncs
+        go.set()
+        await held
         places = [await commit(call) for call in calls if [await call]]
-        assert rig.queue._store.counters.commits - before <= 25
-        assert len(places) == len(set(places))
+        assert rig.queue._store.counters.commits == commits + 1
+        assert rig.queue._store.counters.syncs == syncs + 1
+        assert sorted(places) == [(commits + 1, place) for place in range(50)]
 
 
 @bounded
