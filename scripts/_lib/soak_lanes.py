@@ -33,7 +33,7 @@ LANES: Final = (
     _lane("upgrade", "scripts/spec-diff HEAD --upgrade --states all", 4),
     _lane("mutate", "scripts/mutate --sample 100 --seed {seed}", 8),
     _lane("chaos", "scripts/chaos --minutes {minutes} --seed {seed}", 10),
-    _lane("bench", "scripts/bench --only long", 5),
+    _lane("bench", "scripts/bench --only long --long 5000000", 12),
     _lane("lines", "scripts/coverage-lines --all", 6),
     _lane(
         "machine",
