@@ -338,7 +338,7 @@ async def test_every_answer_tells_the_commit_that_it_covers() -> None:
 
 @bounded
 async def test_calls_that_arrive_together_share_a_commit() -> None:
-    """Fifty submits that gather while another commit is made are one commit and one sync, in the order of their places."""
+    """Fifty submits that gather while another commit is made are one commit and one sync, in order of their places."""
     async with serving(QueueConfig()) as rig:
         leases = [await rig.lease() for _ in range(50)]
         dispatcher = rig.server._dispatcher

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from telha_jobs import Backoff, LeaseRef, NewJob, QueueConfig, State
 from telha_jobs.clock import SystemClock
 from telha_jobs.rpc.polls import Stream
 from telha_jobs.rpc.v1 import jobs_pb2 as pb
-from tests.rpc.rig import CONFIG, TTL_MS, A, B, Rig, bounded, complete, fail, job, ref, refusal, serving
+from tests.rpc.rig import BOUND_S, CONFIG, TTL_MS, A, B, Rig, bounded, complete, fail, job, ref, refusal, serving
 
 IDLE_POLLS = 500
 
@@ -269,6 +270,20 @@ async def test_an_idle_poll_ends() -> None:
         for timeout_ms in (0, 50):
             poll = rig.stub().PollJobs(pb.PollJobsRequest(worker="w", idle_timeout_ms=timeout_ms))
             assert await ended(poll) == "idle"
+
+
+@bounded
+async def test_a_poll_is_not_idle_because_the_server_is_slow() -> None:
+    """When its time is over while a commit takes long, one more look decides: what is there by then is granted."""
+    async with serving() as rig:
+        poll = await opened(rig, idle_timeout_ms=20)
+        go = threading.Event()
+        held = asyncio.ensure_future(rig.server._dispatcher.run([lambda _: go.wait(BOUND_S)]))
+        call = rig.stub().Enqueue(pb.EnqueueRequest(job=pb.NewJob(scope=str(A), kind="work")))
+        await rig.until(lambda: bool(rig.server._dispatcher.polls._lookers) and rig.server._dispatcher.waiting == 2)
+        go.set()
+        await held
+        assert await ids(poll) == [(await call).receipt.job_id]
 
 
 @bounded

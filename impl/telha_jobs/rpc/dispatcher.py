@@ -87,7 +87,7 @@ class Dispatcher:
         self._signalled = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
-        self._calls = 0
+        self._crowd = 0
         self._sequence = -1
         self._index = 0
         self._idle = asyncio.Event()
@@ -163,7 +163,7 @@ class Dispatcher:
     def _gather(self, before: int, quiet: int, turns: int) -> None:
         now = len(self._pending)
         quiet = 0 if now > before else quiet + 1
-        enough = CROWD_TURNS if max(now, self._calls) > 1 else LONE_TURNS
+        enough = CROWD_TURNS if max(now, self._crowd) > 1 else LONE_TURNS
         if quiet >= enough or turns >= GATHERING_TURNS_MAX or now >= OPERATIONS_PER_COMMIT:
             self._begin()
         else:
@@ -173,7 +173,7 @@ class Dispatcher:
 
     def _begin(self) -> None:
         batch = self._take()
-        self._calls = len(batch)
+        self._crowd = max(len(batch), self._crowd // 2)  # one call alone is no end of a crowd
         operations = [operation for waiting in batch for operation in waiting.operations]
         doubtful = self._doubtful()
         lines: list[Line] | None = None

@@ -281,8 +281,10 @@ class Polls:
                 del self._index[shelf]
 
     def _idle(self, stream: Stream) -> None:
+        """Its time is over, unless a look finds something for it now: one may be under way, and late."""
         self._leave(stream)
-        stream.tell("idle")
+        self._lookers[stream] = None
+        self._look()
 
 
 def _shelves(filters: Filters) -> list[tuple[bytes | None, str | None]]:
