@@ -154,8 +154,7 @@ class _Straight(ast.NodeTransformer):
 def _described(module: str, source: str, changed: str, operator: str) -> Change:
     old, new = source.splitlines(), changed.splitlines()
     at = next((number for number, (was, now) in enumerate(zip(old, new, strict=False)) if was != now), len(old) - 1)
-    removed = len(old) - len(new)  # a decorator goes with its line
-    after = "(removed)" if removed > 0 else new[at].strip()
+    after = "(removed)" if operator == "RemoveDecorator" else new[at].strip()
     return Change(module, _function(source, at + 1), at + 1, operator, old[at].strip(), after, 1, changed)
 
 
