@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from telha_jobs import JobQueue, QueueConfig, State
-from tests.chaos.frame import ROOT, FoundError, Run
+from tests.chaos.frame import MEMORY, ROOT, FoundError, Run
 
 TTL_MS: Final = 250
 STEPS: Final = ("+1h", "-1h", "+1d", "-1d")
@@ -51,8 +51,12 @@ def faked_run(run: Run) -> None:
         try:
             for line in child.stdout or ():
                 _judge(run, json.loads(line))
+            child.wait()
         finally:
             child.kill()
+            # What libfaketime shares with children it removes at its own end only.
+            for left in (f"faketime_shm_{child.pid}", f"sem.faketime_sem_{child.pid}"):
+                (MEMORY / left).unlink(missing_ok=True)
     if run.tally.covered[_STEPPED] != len(STEPS) + len(STEPS_BEHIND):
         raise RuntimeError(f"the process under libfaketime ended early: {child.returncode}")
 
