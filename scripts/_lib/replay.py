@@ -15,7 +15,8 @@ from tests.harness.lanes import Death, played, toured
 from tests.harness.mutants import MUTANTS, mutant
 from tests.harness.mutation import ROOT, environment
 from tests.harness.replay import Line, NotDeterministicError, Played, anew, as_json, has_cuts, play, shortest_trace
-from tests.harness.subjects import ALL, MODEL, SUBJECTS
+from tests.harness.subject import SubjectError
+from tests.harness.subjects import ALL, AT, MODEL, SUBJECTS
 from tests.harness.traces import BUDGET_S, for_mutant, load, save, shown
 from tests.harness.walking import ci_names
 
@@ -25,11 +26,23 @@ AGREES, DIFFERS, USAGE = 0, 1, 2
 EPILOG: Final = """examples:
   scripts/replay tests/corpus/death-by-expiry.json                    on the model, then on the engine
   scripts/replay out/traces/X.json --subject engine --minimise        and write X.min.json
+  scripts/replay tests/corpus/late-release.json --subject grpc        by the client of a server that the replay starts
+  scripts/replay X.json --step --subject grpc://127.0.0.1:7700        and on that port, for others to look at it
   scripts/replay --lane hypothesis --seed 1                           the run that a log names, in the same steps
   scripts/replay --lane tours --universe keys --mutant "a key is free once its job has ended"
   scripts/replay --selftest                                           does the minimiser do what it is for?
 
 exit: 0 all agrees, 1 something differs, 2 usage, an unreadable trace, or one that the subject cannot replay"""
+
+
+NAMES: Final = (MODEL, *SUBJECTS, f"{AT}HOST:PORT", "all")
+
+
+def subject(word: str) -> str:
+    """The name of a subject, for argparse."""
+    if word not in NAMES and not word.startswith(AT):
+        raise argparse.ArgumentTypeError(f"no subject is called {word}: one of {', '.join(NAMES)}")
+    return word
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:
@@ -41,8 +54,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("trace", nargs="*", type=Path, metavar="TRACE", help="trace files (docs/traces.md)")
-    subjects = (MODEL, *SUBJECTS, "all")
-    parser.add_argument("--subject", choices=subjects, metavar="SUBJECT", help=f"one of {', '.join(subjects)}")
+    parser.add_argument("--subject", type=subject, metavar="SUBJECT", help=f"one of {', '.join(NAMES)}")
     parser.add_argument("--minimise", action="store_true", help="write the shortest trace that still differs beside it")
     parser.add_argument("--step", action="store_true", help="wait for Enter before each step; q ends")
     parser.add_argument("--twice", action="store_true", help="play twice, and compare to the byte")
@@ -88,11 +100,9 @@ def main(given: Sequence[str]) -> int:
         from scripts._lib.replay_selftest import selftest
 
         return selftest(asked.only, as_objects=asked.json)
-    if asked.lane is not None:
-        return run_lane(asked)
     try:
-        return replay_all(asked)
-    except TraceError as error:
+        return replay_all(asked) if asked.lane is None else run_lane(asked)
+    except (TraceError, SubjectError) as error:
         return verdict(asked, USAGE, f"no replay: {error}", {})
 
 

@@ -11,7 +11,7 @@ trace of a difference is written before the difference is raised.
 | `corpus`, `runs` | the recorded traces; a few wild runs from fixed seeds. Cheap, so every mutant is tried in them |
 | `pytest:PATH` | tests that need neither |
 | `powerloss`, `killpoints`, `faults`, ... | a lane of `tests/chaos` by its name there, in CI's size, from seed 1 |
-| `grpc` | over the wire; pending as long as nobody has built it |
+| `grpc:UNIVERSE` | a slice of a universe's tour by the client of a server: every call and reply over the wire |
 
 A new lane is one entry of `LANES`: its kind, and a function that takes what stands behind the colon and returns a
 `Death`: whether it found a difference, after how many operations, and the trace as data if it has one. The function
@@ -35,14 +35,15 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from telha_model.explore import explore
+from telha_model.tours import Walk
 from telha_model.trace import Differs, Origin, recorded
 from telha_model.trace_data import to_data
 from telha_model.universes import universes
 from tests.harness.lockstep import DisagreementError
 from tests.harness.machine import machine, settings_of
-from tests.harness.subjects import MODEL, SUBJECTS
+from tests.harness.subjects import MODEL, subjects
 from tests.harness.traces import Keeper, active_mutant, commit, for_mutant, shown, store
-from tests.harness.walking import ci_graph, plan, walk_all
+from tests.harness.walking import ci_graph, plan, slice_of, walk_all
 
 ROOT: Final = Path(__file__).parents[2]
 PYTEST_FAILED: Final = 1
@@ -81,8 +82,10 @@ def built(lane: str) -> bool:
     return kind in LANES and (kind not in UNDER_FIRE or importlib.util.find_spec(f"tests.chaos.{kind}") is not None)
 
 
-def toured(universe: str, subject: str, *, on_steps: OnSteps = lambda _: None) -> Death:
-    """The whole tour of a universe in CI's size."""
+def toured(
+    universe: str, subject: str, *, on_steps: OnSteps = lambda _: None, walks: list[Walk] | None = None
+) -> Death:
+    """The whole tour of a universe in CI's size, or some walks of it."""
     graph, keep, steps = ci_graph(universe), tour_keeper(universe, subject), 0
 
     def count(taken: int) -> None:
@@ -91,7 +94,7 @@ def toured(universe: str, subject: str, *, on_steps: OnSteps = lambda _: None) -
         on_steps(taken)
 
     try:
-        walk_all(graph, plan(graph), SUBJECTS[subject], on_step=count, keep=keep)
+        walk_all(graph, plan(graph) if walks is None else walks, subjects(subject), on_step=count, keep=keep)
     except DisagreementError as error:
         return _death(error, steps, keep)
     return Death(killed=False, steps=steps, program=0, report="the tour came to its end")
@@ -106,7 +109,7 @@ def played(subject: str, seed: int, *, on_steps: OnSteps = lambda _: None) -> De
         first = first or seen["steps"]  # Hypothesis plays the run again before it lets the error out
         keep(error)
 
-    block = machine(SUBJECTS[subject], seen, seed=seed, keep=kept)
+    block = machine(subjects(subject), seen, seed=seed, keep=kept)
     try:
         run_state_machine_as_test(block, settings=settings(settings_of(block), print_blob=False))
     except DisagreementError as error:
@@ -234,6 +237,7 @@ UNDER_FIRE: Final = ("powerloss", "killpoints", "faults", "clock", "corruption",
 LANES: Final[dict[str, Callable[[str], Death]]] = {
     "tours": lambda universe: toured(universe, "engine-renewed"),
     "narrow": lambda universe: toured(universe, "engine-narrow-renewed"),
+    "grpc": lambda universe: toured(universe, "grpc-renewed", walks=slice_of(universe)),
     "stateful": lambda _: played("engine", SEEDS["engine"]),
     "explore": explored,
     "corpus": lambda _: _in_corpus(),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import telha_jobs as jobs
-from telha_jobs import JobQueue
+from telha_jobs.protocol import Queue as Public
 from telha_model.state import Job, Queue
 from telha_model.types import matches
 from tests.harness.values import Names, packed, scope_number, scope_uuid, value_of
@@ -12,7 +12,7 @@ from tests.harness.values import Names, packed, scope_number, scope_uuid, value_
 PAGE: int = 2
 
 
-def public_differences(queue: JobQueue, names: Names, model: Queue) -> Iterator[str]:
+def public_differences(queue: Public, names: Names, model: Queue) -> Iterator[str]:
     """One sentence for each difference; asks for everything, and for a state, a scope and a kind that exist."""
     wanted = {job.job_id: viewed(job) for job in model.jobs}
     yield from _listed("list_jobs()", wanted, _pages(queue, names))
@@ -79,7 +79,7 @@ def _view(job: jobs.Job, names: Names) -> dict[str, Any]:
     return found
 
 
-def _pages(queue: JobQueue, names: Names, **filters: Any) -> list[dict[str, Any]]:
+def _pages(queue: Public, names: Names, **filters: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     after = None
     while True:
@@ -104,7 +104,7 @@ def _listed(call: str, wanted: dict[int, dict[str, Any]], found: list[dict[str, 
                 yield f"{call}: job {job['job_id']}: {field}: model {ours.get(field)!r}, queue {job.get(field)!r}"
 
 
-def _counted(queue: JobQueue, model: Queue, *, scope: int | None, kind: str | None) -> Iterator[str]:
+def _counted(queue: Public, model: Queue, *, scope: int | None, kind: str | None) -> Iterator[str]:
     wanted = {state.value: 0 for state in jobs.State}
     for job in model.jobs:
         if (scope is None or job.spec.scope == scope) and (kind is None or matches(kind, job.spec.kind)):

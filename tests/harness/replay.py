@@ -20,7 +20,8 @@ from telha_model.types import Config
 from tests.harness.classes import Hits
 from tests.harness.lockstep import DisagreementError, Lockstep, Subjects
 from tests.harness.program import as_code
-from tests.harness.subjects import MODEL, SUBJECTS
+from tests.harness.subjects import MODEL, plain
+from tests.harness.subjects import subjects as subjects_of
 
 TWICE_EVERY: Final = 20
 
@@ -142,7 +143,7 @@ def _on_subject(trace: Trace, subject: str, hits: Hits | None) -> Iterator[Line]
         raise TraceError(
             f"subject {subject} cannot lose commits: a trace with a cut is for the power-loss lane, or for the model"
         )
-    lockstep = Lockstep(trace.config, SUBJECTS[subject], start_ms=trace.start_ms, hits=hits)
+    lockstep = Lockstep(trace.config, subjects_of(subject), start_ms=trace.start_ms, hits=hits)
     try:
         for act, line in _taken(trace):
             if line.differences or isinstance(act, Cut):
@@ -204,9 +205,9 @@ def shortest_trace(trace: Trace, subject: str, *, goes_on: GoesOn = lambda: True
         ops = minimised(config, start_ms, ops, partial(breaks_a_promise, config, start_ms), goes_on=goes_on)
         because = ["a promise is broken"]
     else:
-        error = shortest(config, start_ms, ops, SUBJECTS[subject], goes_on=goes_on)
+        error = shortest(config, start_ms, ops, subjects_of(subject), goes_on=goes_on)
         ops, because = error.ops, error.sentences
-    verdict = Differs(subject, len(ops), tuple(because))
+    verdict = Differs(plain(subject), len(ops), tuple(because))
     return recorded(config, start_ms, ops, title=trace.title, origin=trace.origin, verdict=verdict)
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from rocksdict import Rdict, ReadOptions
 
-from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda
+from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda, protocol
 from telha_jobs.store.layout import INCARNATION_KEY, encode_incarnation
 from telha_jobs.store.port import Family
 from telha_model import ops, replies
@@ -37,6 +37,10 @@ TABLES_MAX: Final = 24
 COPIES_MAX: Final = 100
 PUBLIC_EVERY: Final = 61
 CHECK_EVERY: Final = 997
+
+
+class SubjectError(Exception):
+    """There can be no such subject here: what was asked for cannot be had."""
 
 
 class Subject(ABC):
@@ -104,7 +108,12 @@ class EngineSubject(Subject):
             case ops.Reopen(clean):
                 return self._reopen(clean=clean)
             case _:
-                return self._translator.call(self.queue, op)
+                return self._translator.call(self.asked, op)
+
+    @property
+    def asked(self) -> protocol.Queue:
+        """Who is called, and says what there is."""
+        return self.queue
 
     def differences(self, before: Queue, op: Op, after: Queue) -> list[str]:
         self._steps += 1
@@ -120,16 +129,16 @@ class EngineSubject(Subject):
         if ring is not None:
             found.append(ring)
         if self._steps % PUBLIC_EVERY == 0:
-            found += public_differences(self.queue, self.names, after)
+            found += public_differences(self.asked, self.names, after)
         if self._steps % CHECK_EVERY == 0:
-            found += [f"check: {problem}" for problem in self.queue.check().problems]
+            found += [f"check: {problem}" for problem in self.asked.check().problems]
         return found
 
     def snapshot_differences(self, queue: Queue, *, public: bool) -> list[str]:
         found = list(self._expectations.differences(queue, self._decoder.observe(self._raw())))
         ring = ring_difference(queue, self._agenda_ring(), settled=self._settled)
         found += [] if ring is None else [ring]
-        return found + list(public_differences(self.queue, self.names, queue)) if public else found
+        return found + list(public_differences(self.asked, self.names, queue)) if public else found
 
     def close(self) -> None:
         try:
@@ -145,7 +154,7 @@ class EngineSubject(Subject):
             self._clock.advance(ms)
         except InvalidArgumentError as error:
             return replies.BadArgument(error.field)
-        return replies.Advanced(self.queue.now_ms())
+        return replies.Advanced(self.asked.now_ms())
 
     def _reopen(self, *, clean: bool) -> Reply:
         self._reopens += 1

@@ -23,7 +23,7 @@ from telha_model.trace_data import check_versions, from_data, to_data, write
 from tests.harness.lockstep import DisagreementError
 from tests.harness.mutants import MUTANTS
 from tests.harness.replay import shortest
-from tests.harness.subjects import SUBJECTS
+from tests.harness.subjects import SUBJECTS, plain, subjects
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA: Final = ROOT / "docs" / "traces.schema.json"
@@ -141,10 +141,13 @@ class Keeper:
     def keep(self, error: DisagreementError) -> Path:
         """Minimise and write."""
         end = time.process_time() + BUDGET_S
-        subjects = SUBJECTS[self.subject]
         try:
             found = shortest(
-                error.config, error.start_ms, error.ops, subjects, goes_on=lambda: time.process_time() < end
+                error.config,
+                error.start_ms,
+                error.ops,
+                subjects(self.subject),
+                goes_on=lambda: time.process_time() < end,
             )
         except ValueError:  # what cannot be seen a second time is kept as it was
             found = error
@@ -158,7 +161,7 @@ class Keeper:
             found.ops,
             title=self.title or f"{self.lane} found: {found.sentences[0]}"[:200],
             origin=Origin(self.lane, self.seed, commit(), active_mutant()),
-            verdict=Differs(self.subject, len(found.ops), tuple(found.sentences)),
+            verdict=Differs(plain(self.subject), len(found.ops), tuple(found.sentences)),
         )
         self.path = store(self.trace)
         return self.path

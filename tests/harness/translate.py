@@ -1,6 +1,7 @@
 """From an operation of the model to a call of the queue, and from what the queue says back to a reply of the model.
 
-Only the public interface is called. An answer or error that no reply of the model stands for is passed on as it is: the
+Only the public interface is called, which an embedded queue and the client of a server share: what a reply has to be is
+stated here once for both. An answer or error that no reply of the model stands for is passed on as it is: the
 comparison fails on it.
 """
 
@@ -9,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, assert_never
 
 import telha_jobs as jobs
-from telha_jobs import JobQueue, QueueConfig
+from telha_jobs import QueueConfig
+from telha_jobs.protocol import Queue
 from telha_model import ops, replies
 from telha_model.replies import Reply
 from telha_model.states import State
@@ -64,7 +66,7 @@ class Translator:
     def __init__(self, names: Names) -> None:
         self.names = names
 
-    def call(self, queue: JobQueue, op: DirectOp) -> Reply:
+    def call(self, queue: Queue, op: DirectOp) -> Reply:
         """Make the call and translate the answer, refusals included."""
         try:
             return self._called(queue, op)
@@ -74,7 +76,7 @@ class Translator:
                 raise
             return refusal
 
-    def _called(self, queue: JobQueue, op: DirectOp) -> Reply:
+    def _called(self, queue: Queue, op: DirectOp) -> Reply:
         match op:
             case ops.Enqueue(new):
                 return replies.Enqueued((self._enqueue(queue, new),))
@@ -114,7 +116,7 @@ class Translator:
 
     # -- towards the queue
 
-    def _enqueue(self, queue: JobQueue, new: NewJob) -> replies.Receipt:
+    def _enqueue(self, queue: Queue, new: NewJob) -> replies.Receipt:
         asked = self._new_job(new)
         receipt = queue.enqueue(
             asked.scope,
@@ -224,7 +226,7 @@ def expected_reply(reply: Reply, newest: int) -> Reply:
             return reply
 
 
-def _leases(queue: JobQueue, op: ops.Lease) -> Sequence[jobs.Lease]:
+def _leases(queue: Queue, op: ops.Lease) -> Sequence[jobs.Lease]:
     scopes = None if op.scopes is None else list(map(scope_uuid, op.scopes))
     if op.limit != 1:
         return queue.lease_batch(op.worker, op.limit, scopes=scopes, kinds=op.kinds)

@@ -15,7 +15,7 @@ from tests.harness.classes import Hits
 from tests.harness.graphs import ci_graph, ci_names, graph_of, plan, way_to
 from tests.harness.lockstep import DisagreementError, Keep, Lockstep, Subjects
 
-__all__ = ["ci_graph", "ci_names", "graph_of", "plan", "shards_of", "walk_all", "way_to"]
+__all__ = ["ci_graph", "ci_names", "graph_of", "plan", "shards_of", "slice_of", "walk_all", "way_to"]
 
 OnStep = Callable[[int], None]
 SHARDS: Final = {
@@ -30,6 +30,8 @@ SHARDS: Final = {
     "agenda": 1,
 }
 """In how many parts the tour of each universe is walked, so that no part takes much longer than the others."""
+
+SLICE_STEPS: Final = 400
 
 
 class Shard(NamedTuple):
@@ -53,6 +55,13 @@ class Walked(NamedTuple):
 def shards_of(name: str) -> list[Shard]:
     """The parts of a universe's tour."""
     return [Shard(name, part, SHARDS[name]) for part in range(SHARDS[name])]
+
+
+def slice_of(name: str, steps: int = SLICE_STEPS) -> list[Walk]:
+    """About so many steps from the middle of a universe's tour: what a slow subject walks in CI."""
+    graph = ci_graph(name)
+    shards = max(1, sum(len(row) for row in graph.targets) // steps)
+    return plan(graph, shard=shards // 2, shards=shards)
 
 
 def walk_all(
