@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -72,6 +73,8 @@ def earlier(path: Path, chosen: Iterable[Change]) -> dict[str, Tried]:
 def main(given: Sequence[str]) -> int:
     """Make the changes, try them, and say in one line how it went."""
     asked = arguments(given)
+    # Children are in groups of their own: whoever asks this process to end has them ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = [f"telha_jobs.{name}" for name in asked.module] if asked.module else modules()
     chosen = [change for name in names for change in changes(name)]
     if asked.list:

@@ -181,6 +181,7 @@ def _child(change: Change | None, tours: Tours, pipe: int, scratch: Path) -> Non
     stage = "import"
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
         with (scratch / "output").open("wb") as file:
