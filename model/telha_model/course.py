@@ -40,11 +40,17 @@ class _Due(NamedTuple):
 
 
 class Course:
-    """The way to these rows. `logs`: of jobs that were discarded on the way, as somebody saw them last."""
+    """The way to these rows, and to the scope that was served last.
 
-    def __init__(self, config: Config, rows: Mapping[int, Job], logs: Mapping[int, Sequence[Event]]) -> None:
+    `logs`: of jobs that were discarded on the way, as somebody saw them last.
+    """
+
+    def __init__(
+        self, config: Config, rows: Mapping[int, Job], last_served: int | None, logs: Mapping[int, Sequence[Event]]
+    ) -> None:
         self.config = config
         self.rows = rows
+        self._last_served = last_served
         self._logs = {number: tuple(log) for number, log in logs.items()}
         self._logs |= {number: row.events for number, row in rows.items()}
         self._table = sorted(
@@ -96,9 +102,11 @@ class Course:
         return None if found is None else Move((*wait, op), reply, found)
 
     def differences(self, queue: Queue) -> list[str]:
-        """How a queue differs from the rows, one sentence for each job."""
+        """How a queue differs from what was found, one sentence each."""
         jobs = {job.job_id: job._replace(submit=None) for job in queue.jobs}
-        return [
+        served, on_disk = queue.last_served, self._last_served
+        other = [] if served == on_disk else [f"the calls end with a grant to scope {served}, on disk it is {on_disk}"]
+        return other + [
             f"job {number}: the calls lead to {_short(jobs.get(number))}, the row is {_short(self.rows.get(number))}"
             for number in sorted(jobs.keys() | self.rows.keys())
             if jobs.get(number) != self.rows.get(number)
@@ -107,9 +115,9 @@ class Course:
     def arrived(self, queue: Queue) -> bool:
         """Whether the queue is what the rows say; the recorded submits, which rows keep as hashes, aside."""
         rows = self.rows
-        return len(queue.jobs) == len(rows) and all(
-            rows.get(job.job_id) == job._replace(submit=None) for job in queue.jobs
-        )
+        if queue.last_served != self._last_served or len(queue.jobs) != len(rows):
+            return False
+        return all(rows.get(job.job_id) == job._replace(submit=None) for job in queue.jobs)
 
     def missing(self, place: Place) -> str:
         """The next event of the timetable."""

@@ -62,6 +62,11 @@ class Call(NamedTuple):
         return self.reply is not None or isinstance(self.op, Look)
 
 
+def same(reply: Reply | None, other: Reply | None) -> bool:
+    """Whether two replies are equal and of one kind: named tuples of the same parts are equal whatever they are."""
+    return type(reply) is type(other) and reply == other
+
+
 class Step(NamedTuple):
     """One step of an order: whose call (SWEEP: nobody's), and the operations; no operation: it only looked."""
 
@@ -165,7 +170,8 @@ class _Search:
         """Why nothing comes next."""
         queue = node.place.queue
         yield f"the rows' next event is {self._course.missing(node.place)}"
-        for index in self._enabled(node)[:_SHOWN]:
+        enabled = sorted(self._enabled(node), key=lambda index: not self._calls[index].answered)
+        for index in enabled[:_SHOWN]:
             call = self._calls[index]
             if isinstance(call.op, Look):
                 yield f"{call.name} saw what is not so at {queue.now_ms}"
@@ -181,7 +187,7 @@ class _Search:
         if isinstance(call.op, Look):
             return [Move((), None, node.place)] if call.op.fits(node.place.queue) else []
         found = self._course.moves(node.place, call.op, call.at_ms)
-        return [move for move in found if call.reply is None or move.reply == call.reply]
+        return [move for move in found if call.reply is None or same(move.reply, call.reply)]
 
     def _enabled(self, node: _Node) -> list[int]:
         """The calls that may come next: nothing that was told before they were asked is still to come."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from telha_model.linear import Call, Found, Look
+from telha_model.linear import Call, Found, Look, same
 from telha_model.replies import Leased
 from telha_model.state import Queue
 from telha_model.step import step
@@ -83,7 +83,7 @@ def problems(config: Config, start: Queue, found: Found, calls: Sequence[Call], 
             wrong += [] if call.op.fits(queue) else [f"{call.name} saw what is not so"]
         elif one.ops[-1:] != (call.op,):
             wrong.append(f"{call.name} stands in the order as another call")
-        elif call.reply is not None and call.reply != reply:
+        elif call.reply is not None and not same(call.reply, reply):
             wrong.append(f"{call.name} was told {call.reply}, the model answers {reply}")
     return wrong + (["the order leads elsewhere"] if queue != found.queue else [])
 

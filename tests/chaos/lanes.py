@@ -14,6 +14,7 @@ LANES: Final = {
     "clock": "tests.chaos.clock",
     "corruption": "tests.chaos.corruption",
     "longlife": "tests.chaos.longlife",
+    "histories": "tests.chaos.histories",
 }
 
 

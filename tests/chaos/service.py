@@ -7,24 +7,31 @@ calls went. A call is sent once: an answer that is lost leaves its call without 
 import os
 import signal
 import sys
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
+from uuid import UUID
 
 import grpc
 
 from telha_jobs import QueueUnavailableError
-from telha_jobs.client import Client, connect, exchanges
+from telha_jobs.client import Client, connect
+from telha_jobs.rpc import wire
 from telha_jobs.rpc.methods import METHODS
 from telha_jobs.rpc.status import COMMIT_KEY, INDEX_KEY
+from telha_jobs.rpc.v1 import jobs_pb2 as pb
+from tests.chaos.calls import grant, scope
 from tests.chaos.frame import MEMORY
 from tests.chaos.history import History
 from tests.chaos.remote import LostError, Owner
-from tests.chaos.server import Served, ref
+from tests.chaos.server import Served
+from tests.harness.values import packed
 
 _SOCKETS: Final = MEMORY if MEMORY.is_dir() else Path("/tmp")
 """A directory with a short name: a socket's may have a hundred characters."""
+_STREAM_IDLE_MS: Final = 40
 TIMEOUT_S: Final = 30.0
 """No call takes so long; one that does has no outcome."""
 
@@ -86,7 +93,7 @@ class GrpcCaller:
     def __init__(self, address: str, history: History, served: type[Served] = Served) -> None:
         self.commit: tuple[int, int | None] | None = None
         self.client: Client = connect(address, wait=False, timeout_s=TIMEOUT_S, told=self._told)
-        self._address = address
+        self._channel = grpc.insecure_channel(address)  # no connection before somebody uses it
         self._history = history
         self._served = served(self.client)
 
@@ -98,19 +105,56 @@ class GrpcCaller:
         self._history.outcome(name, {"told": told, "commit": self.commit})
         return told
 
+    def stream(self, given: dict[str, Any], messages: int, take: Callable[[list[Any]], None]) -> None:
+        """Poll with a stream, each message an answered call that may have been granted from the stream's begin on; the
+        first ones are taken, then the stream is left, whatever is on its way.
+        """
+        request = pb.PollJobsRequest(
+            worker=given["worker"],
+            scopes=[str(scope(number)) for number in given["scopes"] or ()],
+            kinds=given["kinds"] or (),
+            max_in_flight=given["limit"],
+            idle_timeout_ms=_STREAM_IDLE_MS,
+            values=pb.VALUE_FORMAT_MSGPACK,
+        )
+        given = given | {"since": round(time.monotonic(), 6)}
+        call = self._method("PollJobs", self._channel.unary_stream)(request)
+        try:
+            name = self._history.intent("lease", given)
+            for _ in range(messages):
+                message = next(call, None)
+                leases = () if message is None else map(wire.lease_of, message.leases)
+                told = [grant(lease) for lease in leases]
+                commit = None if message is None else (message.commit_seq, message.commit_index)
+                self._history.outcome(name, {"told": told, "commit": commit})
+                if message is None:
+                    return
+                # From now on there may be a grant that nobody hears of.
+                name = self._history.intent("lease", given)
+                take(told)
+        except grpc.RpcError as error:
+            raise LostError("a stream was cut") from error
+        finally:
+            call.cancel()
+
     def unheard(self, call: str, **given: Any) -> NoReturn:
         """Make a completion, and be killed with the answer here and unread."""
         if call != "complete":
             raise ValueError(f"{call} is not for this")
         self._history.intent(call, given)
-        exchange, method = exchanges.complete(ref(given), given["result"], ()), METHODS["Submit"]
-        with grpc.insecure_channel(self._address) as channel:
-            channel.unary_unary(method.path, method.request.SerializeToString, _die)(exchange.request)
+        lease = pb.LeaseRef(job_id=str(UUID(given["job"])), generation=given["generation"])
+        done = pb.Complete(result=pb.Value(msgpack=packed(given["result"])))
+        self._method("Submit", self._channel.unary_unary, _die)(pb.SubmitRequest(lease=lease, complete=done))
         raise AssertionError("dead")
 
     def close(self) -> None:
         """Hang up."""
         self.client.close()
+        self._channel.close()
+
+    def _method(self, name: str, make: Callable[..., Any], read: Callable[[bytes], Any] | None = None) -> Any:
+        method = METHODS[name]
+        return make(method.path, method.request.SerializeToString, read or method.response.FromString)
 
     def _answer(self, asked: dict[str, Any]) -> Any:
         told = self._served.answer(asked)

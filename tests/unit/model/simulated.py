@@ -41,7 +41,7 @@ class Simulated:
     def course(self) -> Course:
         """The way to the rows at the end."""
         rows = {job.job_id: job._replace(submit=None) for job in self.queue.jobs}
-        return Course(CONFIG, rows, self.logs)
+        return Course(CONFIG, rows, self.queue.last_served, self.logs)
 
     def _one(self, at: float, *, answered: bool) -> None:
         if self.chance.random() < 0.5:

@@ -99,7 +99,8 @@ def _job_lost(life: Simulated) -> Course:
     assert isinstance(reply, Enqueued)
     course = life.course
     logs = {job: log for job, log in life.logs.items() if job != reply.receipts[0].job_id}
-    return Course(CONFIG, {n: row for n, row in course.rows.items() if n != reply.receipts[0].job_id}, logs)
+    rows = {n: row for n, row in course.rows.items() if n != reply.receipts[0].job_id}
+    return Course(CONFIG, rows, life.queue.last_served, logs)
 
 
 def _nobody_asked(life: Simulated) -> Course:

@@ -1,0 +1,129 @@
+"""The lane `histories`: eight processes call one server over gRPC at once, every call there is; the server is killed
+and started again in between, and what everybody was told is held against the model, as one call after another.
+
+Two verdicts for each life (`tests.harness.linearity`): a proof by the commits that the server names, and a search that
+believes none of them. In the last life all but two fall silent: one waits for jobs, the other makes some.
+
+It does not repeat from its seed: the seed decides what callers ask and when kills come, not how their calls interleave.
+What it found stays in the kept directory, and `scripts/chaos --lane histories --judge DIR` judges that again.
+"""
+
+import time
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.chaos import blackbox
+from tests.chaos.fleet import Fleet, Word
+from tests.chaos.frame import HISTORY, FoundError, Lane, Run
+from tests.chaos.history import History
+from tests.chaos.roles import WAKE
+from tests.chaos.service import Service
+from tests.harness.judging import ROWS, snapshot
+from tests.harness.linearity import Judged, judged
+
+CONFIG: Final[dict[str, Any]] = blackbox.CONFIG | {"lease_ttl_ms": 400}
+CALLERS: Final = ("p0", "p1", "w0", "w1", "w2", "w3", "o0", "m0")
+CI_DATABASES: Final = 1
+LIVES: Final = 4
+"""Of each database; the queue grows with every life, and is judged as a whole."""
+LINES: Final = (400, 900)
+"""A life is killed when its history has grown by so many lines: two for a call."""
+LIFE_S_MAX: Final = 15.0
+WAKE_S: Final = 2.0
+UNANSWERED_SHARE_MIN: Final = 0.5
+
+
+class Plan:
+    """The size of a run, and a flaw to start its servers with."""
+
+    def __init__(self, *, lives: int = LIVES, wake_s: float = WAKE_S, broken: str | None = None) -> None:
+        self.lives = lives
+        self.wake_s = wake_s
+        self.broken = broken
+
+
+def body(run: Run, plan: Plan) -> None:
+    """Databases, one after another."""
+    done = 0
+    while run.goes_on(done, ci=CI_DATABASES):
+        root = run.room(f"database-{done}")
+        chance = Random(f"{run.seed}/{done}")
+        _one_database(run, root, chance, plan)
+        _take(run, judged(root, CONFIG, chance))
+        done += 1
+    covered = run.tally.covered
+    if not covered["kills with calls in flight"] >= covered["kills"] * UNANSWERED_SHARE_MIN:
+        raise FoundError(
+            f"only {covered['kills with calls in flight']} of {covered['kills']} kills met calls in flight"
+        )
+
+
+def _one_database(run: Run, root: Path, chance: Random, plan: Plan) -> None:
+    with History(root / HISTORY, "supervisor") as history, Fleet(root, chance.randrange(2**32), CALLERS) as fleet:
+        for life in range(1, plan.lives + 1):
+            with Service(root / "db", CONFIG, root / "server.log", life=life, broken=plan.broken) as server:
+                history.note("opened", **server.opened())
+                fleet.say(Word(life, server.address, "load"))
+                _grow(root / HISTORY, chance.randint(*LINES), fleet)
+                if life == plan.lives:
+                    fleet.say(Word(life, server.address, WAKE))
+                    time.sleep(plan.wake_s)
+                fleet.check()
+                server.kill()
+                fleet.say(Word(life, None, "load"))
+                history.note("killed", life=life)
+            snapshot(root / "db", root / ROWS.format(life))
+            run.tally.covered["kills"] += 1
+            run.say(f"{run.tally.covered['kills']} kills")
+        fleet.end()
+
+
+def _grow(history: Path, lines: int, fleet: Fleet) -> None:
+    """Wait until a history has so many lines more."""
+    until = time.monotonic() + LIFE_S_MAX
+    with history.open("rb") as file:
+        file.seek(0, 2)
+        while lines > 0:
+            fleet.check()
+            if time.monotonic() > until:
+                raise FoundError(f"within {LIFE_S_MAX:.0f} s of a life there were {lines} lines of history too few")
+            time.sleep(0.02)
+            lines -= file.read().count(b"\n")
+
+
+def _take(run: Run, found: Judged) -> None:
+    tally, report = run.tally, found.report
+    tally.lost += report.lost
+    tally.unexpected += report.unexpected
+    tally.duplicated += report.duplicated
+    tally.recovered += report.recovered
+    tally.covered["calls"] += report.calls
+    tally.covered["calls without an answer"] += report.unanswered
+    tally.covered["jobs"] += report.jobs
+    tally.covered += found.covered
+    if report.sentences:
+        raise FoundError(f"{len(report.sentences)} things cannot be: {'; '.join(report.sentences[:3])}")
+
+
+def _judge(directory: Path) -> str:
+    """Judge a kept run: every database in it."""
+    told = []
+    for root in sorted(directory.glob("database-*")):
+        found = judged(root, CONFIG, Random(0))
+        if found.report.sentences:
+            raise FoundError("; ".join(found.report.sentences[:3]))
+        told.append(f"{found.report.lives} lives, {found.report.calls} calls, {found.report.jobs} jobs")
+    if not told:
+        raise FoundError(f"{directory} holds no run of this lane")
+    return "; ".join(told)
+
+
+LANE: Final = Lane(
+    name="histories",
+    proves="what eight callers at once were told over gRPC is what one after another would be, over kills",
+    cannot="that a rare interleaving came up; anything about power or networks that lose packets",
+    body=lambda run: body(run, Plan()),
+    repeats=False,
+    judge=_judge,
+)
