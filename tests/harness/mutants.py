@@ -1,7 +1,8 @@
 """The catalogue of mutants: deliberate bugs, each one change in one place.
 
 Every entry says beforehand which promise it breaks and which lanes must notice (`tests.harness.lanes` has them all).
-Here are those of the queue; those of the model, and those that need a lane under fire, have modules of their own.
+Here are those of the queue; those of the model, of the wire, and those that need a lane under fire, have modules of
+their own.
 
 The texts stand in the sources exactly once. When a refactoring moves one, the entry moves along, in the same commit.
 What each is killed by is recorded in `mutants.json`: `scripts/mutants --record` writes it anew.
@@ -12,6 +13,7 @@ from typing import Final
 from tests.harness.catalogue import Mutant
 from tests.harness.mutants_fire import UNDER_FIRE
 from tests.harness.mutants_model import OF_MODEL
+from tests.harness.mutants_wire import OF_WIRE
 
 __all__ = ["MUTANTS", "Mutant", "mutant"]
 
@@ -369,7 +371,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
     ),
 )
 
-MUTANTS: Final = (*OF_QUEUE, *UNDER_FIRE, *OF_MODEL)
+MUTANTS: Final = (*OF_QUEUE, *UNDER_FIRE, *OF_WIRE, *OF_MODEL)
 
 
 def mutant(name: str) -> Mutant:

@@ -129,7 +129,6 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         _ENGINE,
         "    def _notify(self) -> None:\n        self._work.notify_all()\n",
         "    def _notify(self) -> None:\n",
-        ("grpc",),
     ),
     Mutant(
         "a record's checksum is not compared",

@@ -106,7 +106,7 @@ def test_every_family_has_its_mutants() -> None:
 def test_every_lane_is_known_or_pending() -> None:
     """A lane that no mutant can reach by a misspelt name is none; the recorded ones are those of the catalogue."""
     lanes = {lane for one in MUTANTS for lane in one.lanes}
-    assert {lane for lane in lanes if lane.partition(":")[0] not in LANES} <= {"grpc"}
+    assert {lane for lane in lanes if lane.partition(":")[0] not in LANES} == set()
     assert {name: (entry.promise, entry.predicted) for name, entry in recorded().items()} == {
         one.name: (one.promise, one.lanes) for one in MUTANTS
     }
@@ -140,8 +140,8 @@ def test_a_kill_by_another_lane_alone_is_not_enough(tmp_path: Path) -> None:
 
 def test_a_lane_that_is_not_built_is_pending(tmp_path: Path) -> None:
     """Its mutants are neither killed nor survivors."""
-    verdict = run_mutant(MUTANTS[0]._replace(lane="grpc"), out=tmp_path)
-    assert (verdict.outcome, verdict.pending) == ("pending", ("grpc",))
+    verdict = run_mutant(MUTANTS[0]._replace(lane="tomorrow"), out=tmp_path)
+    assert (verdict.outcome, verdict.pending) == ("pending", ("tomorrow",))
 
 
 def test_a_mutant_that_does_not_apply_is_no_kill(tmp_path: Path) -> None:
