@@ -118,7 +118,11 @@ def measured(tests: Sequence[str], html: Path) -> tuple[list[File], str | None]:
         code, output = run(tests, folder, environment)
         for words in (["combine", "-q"], ["json", "-q", "-o", str(folder / "report")], ["html", "-q", "-d", str(html)]):
             command = [sys.executable, "-m", "coverage", *words]
-            subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(
+                    f"coverage {words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}{output}"
+                )
         return files(json.loads((folder / "report").read_text("utf-8"))), output if code else None
 
 
