@@ -152,8 +152,8 @@ class _Looking:
             found = self._rows.get(family, entry)
             if found != wanted:
                 told = "is missing" if found is None else f"says {found.hex() or 'nothing'}"
-                should = wanted.hex() or "nothing"
-                findings.add(f"job {job}: its entry in {family.value} ({entry.hex()}) {told}, it should say {should}")
+                should = "" if found is None and not wanted else f", it should say {wanted.hex() or 'nothing'}"
+                findings.add(f"job {job}: its entry in {family.value} ({entry.hex()}) {told}{should}")
         self._check_values(record)
         findings.count(CountKey(record.scope, number, record.state))
 
