@@ -286,7 +286,7 @@ def _entries(family: Family, prefix: bytes = b"", *, hits: str) -> Target:
             new_value = _flipped(chance, value)
         else:
             new_key = _flipped(chance, key, len(prefix))
-        changes = [Delete(family, key), Put(family, new_key, new_value)]
+        changes: list[Put | Delete] = [Delete(family, key), Put(family, new_key, new_value)]
         if hits != "row":
             return Harm(changes, frozenset(), frozenset(hit))
         return Harm(changes, frozenset(hit), frozenset(hit), keeps=new_value)
