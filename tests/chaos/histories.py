@@ -30,7 +30,8 @@ LIVES: Final = 4
 LINES: Final = (400, 900)
 """A life is killed when its history has grown by so many lines: two for a call."""
 LIFE_S_MAX: Final = 15.0
-WAKE_S: Final = 2.0
+WAKE_S: Final = 3.0
+"""More than a job may lie ready while somebody waits for it."""
 UNANSWERED_SHARE_MIN: Final = 0.5
 
 
@@ -49,8 +50,7 @@ def body(run: Run, plan: Plan) -> None:
     while run.goes_on(done, ci=CI_DATABASES):
         root = run.room(f"database-{done}")
         chance = Random(f"{run.seed}/{done}")
-        _one_database(run, root, chance, plan)
-        _take(run, judged(root, CONFIG, chance))
+        _take(run, one_database(run, root, chance, plan))
         done += 1
     covered = run.tally.covered
     if not covered["kills with calls in flight"] >= covered["kills"] * UNANSWERED_SHARE_MIN:
@@ -59,7 +59,8 @@ def body(run: Run, plan: Plan) -> None:
         )
 
 
-def _one_database(run: Run, root: Path, chance: Random, plan: Plan) -> None:
+def one_database(run: Run, root: Path, chance: Random, plan: Plan) -> Judged:
+    """Lives on one database, and what they are found to be."""
     with History(root / HISTORY, "supervisor") as history, Fleet(root, chance.randrange(2**32), CALLERS) as fleet:
         for life in range(1, plan.lives + 1):
             with Service(root / "db", CONFIG, root / "server.log", life=life, broken=plan.broken) as server:
@@ -77,6 +78,7 @@ def _one_database(run: Run, root: Path, chance: Random, plan: Plan) -> None:
             run.tally.covered["kills"] += 1
             run.say(f"{run.tally.covered['kills']} kills")
         fleet.end()
+    return judged(root, CONFIG, chance)
 
 
 def _grow(history: Path, lines: int, fleet: Fleet) -> None:

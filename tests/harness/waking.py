@@ -11,14 +11,14 @@ from tests.harness.concurrent import Life, answer
 def waits(life: Life) -> Iterator[Waited]:
     """Who waited for jobs, and for how long."""
     for said in life.calls:
-        if said.call == "lease" and said.told_at is not None and said.given["wait_ms"]:
+        if said.call == "lease" and said.given["wait_ms"]:
             scopes, kinds = said.given["scopes"], said.given["kinds"]
             yield Waited(
                 said.id,
                 None if scopes is None else tuple(scopes),
                 None if kinds is None else tuple(kinds),
                 said.asked_at,
-                said.told_at,
+                life.killed_at if said.told_at is None else said.told_at,
             )
 
 
