@@ -12,7 +12,7 @@ Nothing here is a source of truth: a candidate is a hint that the engine verifie
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -36,6 +36,8 @@ class Row(NamedTuple):
 
 make_row: Callable[[tuple[bytes, int, int, int, bytes]], Row] = partial(tuple.__new__, Row)
 """`Row._make` at a fraction of its cost."""
+Step = tuple[Row, bool]
+"""A change: the row, and whether it came (or left)."""
 
 GroupKey = tuple[bytes, int, int]
 Refill = Callable[[GroupKey, Place, int], list[Place]]
@@ -117,6 +119,8 @@ class Agenda:
             insort(group.window, place)
             if len(group.window) > 2 * WINDOW_ROWS:
                 group.edge = group.window[WINDOW_ROWS]
+                # Rows of the unit of work at hand may be among them.
+                self._unwritten.setdefault(group.key, set()).update(group.window[WINDOW_ROWS:])
                 del group.window[WINDOW_ROWS:]
         else:
             self._unwritten.setdefault(group.key, set()).add(place)
@@ -201,14 +205,18 @@ class Agenda:
         self._journal = {}
         self._unwritten = {}
 
-    def roll_back(self, removed: Iterable[Row], inserted: Iterable[Row]) -> None:
-        """Undo the changes since `begin`: rows first, then the places in the ring."""
+    def roll_back(self, steps: Sequence[Step]) -> None:
+        """Undo the changes since `begin`, the last one first; then give back the places in the ring.
+
+        The order matters for a row that came and left within the unit of work: it is gone.
+        """
         journal, self._journal = self._journal or {}, None
         self._unwritten = {}
-        for row in inserted:
-            self.remove(row)
-        for row in removed:
-            self.insert(row)
+        for row, added in reversed(steps):
+            if added:
+                self.remove(row)
+            else:
+                self.insert(row)
         for scope, ticket in journal.items():
             if ticket is None:
                 self._tickets.pop(scope, None)

@@ -7,7 +7,7 @@ once (a batch of grants needs that) and are rolled back when the commit is refus
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from telha_jobs.agenda import Row
+from telha_jobs.agenda import Row, Step
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
 from telha_jobs.core.record import LIVE, WAITING, Record
@@ -53,9 +53,9 @@ class Unit:
         "_new_kinds",
         "_payloads",
         "_quarantined",
-        "_removed",
         "_served",
         "_slots",
+        "_steps",
         "_writes",
         "bytes_found",
         "inserted",
@@ -79,7 +79,7 @@ class Unit:
         self._keys: dict[bytes, bytes] = {}
         self._payloads: dict[bytes, bytes] = {}
         self._quarantined: dict[bytes, Unreadable] = {}
-        self._removed: list[Row] = []
+        self._steps: list[Step] = []  # what it did to the agenda
         self.bytes_found = 0  # of the rows that `find` found
         self.inserted: list[Row] = []  # waiting rows that this unit added: a waiting poll should look again
         self._served: bytes | None = None
@@ -209,6 +209,7 @@ class Unit:
             self._leave(slot.row)
         if row is not None:
             self.inserted.append(row)
+            self._steps.append((row, True))
             self.shared.agenda.insert(row)
         slot.row = row
 
@@ -288,7 +289,7 @@ class Unit:
 
     def roll_back(self) -> None:
         """Forget what was decided; the agenda is as it was before."""
-        self.shared.agenda.roll_back(self._removed, self.inserted)
+        self.shared.agenda.roll_back(self._steps)
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -324,5 +325,5 @@ class Unit:
                 known.keep(job_id, slot)
 
     def _leave(self, row: Row) -> None:
-        self._removed.append(row)
+        self._steps.append((row, False))
         self.shared.agenda.remove(row)

@@ -8,7 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from telha_jobs import Backoff, JobQueue, Lease, ManualClock, NewJob, QueueConfig, QueueError, State
+from telha_jobs import Backoff, JobQueue, Lease, ManualClock, NewJob, QueueConfig, QueueError, State, arguments
+from telha_jobs.engine import enqueue as enqueuing
+from telha_jobs.engine import leases as leasing
+from telha_jobs.engine.commands import Filters
 from telha_jobs.keys import parse_ready_key
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
 from telha_jobs.store.port import Family, Put
@@ -64,6 +67,24 @@ def test_a_sweep_that_empties_a_window_keeps_what_it_adds(
     assert queue.counts()[State.PENDING] == 0
 
 
+def test_a_commit_that_adds_and_leases_forgets_nothing(opened: Callable[[ManualClock], JobQueue]) -> None:
+    """A hundred jobs and forty leases of them in one commit, as a server has it: the other sixty are leased later.
+
+    A window that grew too long is cut back; what is cut off is not on disk yet when the window is filled again.
+    """
+    queue = opened(ManualClock(1_000_000))
+    jobs = [NewJob(scope=A, kind="embed", payload=number) for number in range(100)]
+    drafts = arguments.drafts("jobs", jobs, CONFIG, 100)
+    (_, early), _ = queue.engine.write_many(
+        [
+            lambda unit: enqueuing.enqueue(unit, drafts, field="jobs"),
+            lambda unit: leasing.grant(unit, "w", 40, Filters(None, None)),
+        ]
+    )
+    leases = [*early, *queue.lease_batch("w", 100)]
+    assert list(range(100)) == [lease.payload for lease in leases]
+
+
 SCOPES, KINDS = (A, B, C), ("x", "y")
 
 
@@ -94,6 +115,7 @@ class Storm:
             (3, lambda: self.clock.advance(chance.choice((1, 500, 1_000, 10_000)))),
             (2, lambda: queue.reap(chance.choice((None, 1, 3)))),
             (1, self._damage),
+            (2, self._enqueue_and_lease),
         ]
         with suppress(QueueError, IndexError):
             chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
@@ -125,6 +147,18 @@ class Storm:
             )
             for _ in range(chance.choice((1, 1, 6)))
         )
+
+    def _enqueue_and_lease(self) -> None:
+        jobs = [NewJob(scope=A, kind="x", payload=None, priority=1)] * self.chance.choice((3, 8))
+        drafts = arguments.drafts("jobs", jobs, CONFIG, 10)
+        number = self.chance.choice((1, 4))
+        (_, leases), _ = self.queue.engine.write_many(
+            [
+                lambda unit: enqueuing.enqueue(unit, drafts, field="jobs"),
+                lambda unit: leasing.grant(unit, "w", number, Filters(None, None)),
+            ]
+        )
+        self.held.extend(leases)
 
     def _some(self) -> Lease:
         return self.held.pop(self.chance.choice(range(len(self.held))))
