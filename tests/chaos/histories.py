@@ -30,8 +30,8 @@ LIVES: Final = 4
 LINES: Final = (400, 900)
 """A life is killed when its history has grown by so many lines: two for a call."""
 LIFE_S_MAX: Final = 15.0
-WAKE_S: Final = 3.0
-"""More than a job may lie ready while somebody waits for it."""
+WAKE_S: Final = 4.0
+"""Long enough for each kind of waking to be waited for in vain."""
 UNANSWERED_SHARE_MIN: Final = 0.5
 
 

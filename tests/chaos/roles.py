@@ -17,11 +17,14 @@ SCOPES: Final = 4
 KINDS: Final = ("work", "mail:in", "mail:out")
 WAKE: Final = "wake"
 """The kind of the jobs that one waits for while all others are quiet."""
+OTHER: Final = "other"
 AHEAD: Final = 40
 """Producers rest while so many jobs wait."""
 _REST_S: Final = 0.01
 _WAIT_MS: Final = 30
 _WAKE_WAIT_MS: Final = 5_000
+_WOKEN_S: Final = 2.5
+"""How long to wait until a job that somebody waits for is done: longer than it may lie ready."""
 _KEYS_PER_S: Final = 10
 _STREAM: Final = {"limit": 2, "wait_ms": 0}
 _NOBODY: Final = "0" * 32
@@ -36,6 +39,7 @@ class Role:
         self.name = name
         self.chance = chance
         self._made = 0
+        self._woken = -1
         self._number = sum(map(ord, name)) * 100_000
         self._unsure: list[Data] = []
         self._acts: Mapping[str, Callable[[GrpcCaller], None]] = {
@@ -184,23 +188,34 @@ class Role:
             caller.ask("complete", job=one["job"], generation=one["generation"], result=1, jobs=[])
 
     def _wake(self, caller: GrpcCaller) -> None:
-        """A job to wake for: enqueued, come due, retried, or a follow-up."""
-        time.sleep(self.chance.uniform(0.05, 0.1))
-        wake: Data = {"scope": 1, "kind": WAKE, "payload": self._number + self._made}
+        """A job to wake for: enqueued, come due, retried, or a follow-up. The next one when it is done: nothing else
+        happens that could wake somebody by chance.
+        """
         self._made += 1
-        match self._made % 4:
+        self._woken = (self._woken + 1) % 4
+        wake: Data = {"scope": 1, "kind": WAKE, "payload": self._number + self._made}
+        match self._woken:
             case 0:
-                caller.ask("enqueue", jobs=[wake])
+                made = caller.ask("enqueue", jobs=[wake])
             case 1:
-                caller.ask("enqueue", jobs=[{**wake, "delay_ms": 60}])
+                made = caller.ask("enqueue", jobs=[{**wake, "delay_ms": 60}])
             case 2:
-                [receipt] = caller.ask("enqueue", jobs=[{**wake, "delay_ms": 150}])
-                caller.ask("cancel", job=receipt["job"])
-                time.sleep(0.2)
-                caller.ask("retry", job=receipt["job"])
+                made = caller.ask("enqueue", jobs=[{**wake, "delay_ms": 100}])
+                caller.ask("cancel", job=made[0]["job"])
+                time.sleep(0.15)
+                caller.ask("retry", job=made[0]["job"])
             case _:
-                caller.ask("enqueue", jobs=[{"scope": 2, "kind": "mail:in", "payload": self._number + self._made}])
-                given = {"worker": self.name, "scopes": None, "kinds": ["mail:in"], "limit": 1, "wait_ms": 0}
-                for one in caller.ask("lease", **given):
-                    token = {"job": one["job"], "generation": one["generation"]}
-                    caller.ask("complete", **token, result=1, jobs=[wake])
+                made = self._follow_up(caller, wake)
+        until = time.monotonic() + _WOKEN_S
+        while made and caller.ask("get", job=made[0]["job"])["state"] != "completed" and time.monotonic() < until:
+            time.sleep(_REST_S)
+
+    def _follow_up(self, caller: GrpcCaller, wake: Data) -> list[Data]:
+        """A job that a completion adds."""
+        other: Data = {"scope": 2, "kind": OTHER, "payload": wake["payload"]}
+        caller.ask("enqueue", jobs=[other])
+        for one in caller.ask("lease", worker=self.name, scopes=None, kinds=[OTHER], limit=1, wait_ms=0):
+            token = {"job": one["job"], "generation": one["generation"]}
+            made: list[Data] = caller.ask("complete", **token, result=1, jobs=[wake])
+            return made
+        return []

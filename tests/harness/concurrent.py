@@ -254,23 +254,37 @@ class Translator:
             if isinstance(call.reply, replies.Leased)
             for grant in call.reply.grants
         }
-        unheard: set[Ref] = set()
+        loose = self._left_behind()
         for number, trace in self._traces.items():
             known = self._before.get(number)
             for event in trace.log[0 if known is None else len(known.events) :]:
                 detail = dict(event.detail)
                 ref = Ref(number, _int(detail.get("generation")))
-                if ref in told:
-                    continue
                 name = f"{number}.{ref.generation} unheard"
-                if event.transition is Transition.LEASED:
+                if event.transition is Transition.LEASED and ref not in told:
                     op = ops.Lease(str(detail["worker"]), 1, (trace.scope,), (trace.kind,))
                     asked = [said.given.get("since", said.asked_at) for said in self._lost_polls(op)]
                     if asked:
-                        unheard.add(ref)
+                        loose[ref] = name
                         yield Call(name, op, None, min(asked), self._life.killed_at, at_ms=event.at_ms)
-                elif event.transition is Transition.RELEASED and ref in unheard:
-                    yield Call(f"{name}, given back", ops.Release(ref), None, 0.0, self._life.killed_at, after=name)
+                elif event.transition is Transition.RELEASED and ref in loose:
+                    back = Call(
+                        f"{number}.{ref.generation} given back", ops.Release(ref), None, 0.0, self._life.killed_at
+                    )
+                    yield back._replace(after=loose[ref])
+
+    def _left_behind(self) -> dict[Ref, str | None]:
+        """The leases of streams that their callers left, which the server may take back: it cannot know that a message
+        that was on its way has arrived. None of them needs another call to come before that.
+        """
+        streams = [said for said in self._life.calls if said.call == "lease" and "since" in said.given]
+        left = {(said.given["worker"], said.given["since"]) for said in streams if said.told is None}
+        return {
+            self._numbers.ref(one): None
+            for said in streams
+            if (said.given["worker"], said.given["since"]) in left
+            for one in answer(said) or ()
+        }
 
     def _lost_polls(self, op: ops.Lease) -> Iterator[Said]:
         """The polls of a worker that were not answered, and that would have taken such a job."""

@@ -231,7 +231,7 @@ def _death(error: DisagreementError, steps: int, keep: Keeper) -> Death:
     return Death(True, steps, len(trace.steps), f"{error}\n{keep.told()}", to_data(trace))
 
 
-UNDER_FIRE: Final = ("powerloss", "killpoints", "faults", "clock", "corruption", "blackbox", "worker")
+UNDER_FIRE: Final = ("powerloss", "killpoints", "faults", "clock", "corruption", "blackbox", "worker", "histories")
 """Lanes of `tests/chaos` that mutants may name."""
 
 LANES: Final[dict[str, Callable[[str], Death]]] = {

@@ -6,6 +6,7 @@ from tests.harness.catalogue import Mutant
 
 _CALLS: Final = "telha_jobs.rpc.calls"
 _WIRE: Final = "telha_jobs.rpc.wire"
+_DISPATCHER: Final = "telha_jobs.rpc.dispatcher"
 _EXCHANGES: Final = "telha_jobs.client.exchanges"
 
 OF_WIRE: Final[tuple[Mutant, ...]] = (
@@ -42,5 +43,29 @@ OF_WIRE: Final[tuple[Mutant, ...]] = (
         _EXCHANGES,
         "        scopes=[str(uuid_of(scope)) for scope in sorted(wanted.scopes or ())],\n",
         "",
+    ),
+    Mutant(
+        "a job that is enqueued over the wire wakes no poll",
+        "progress",
+        "histories",
+        _CALLS,
+        "        frozenset(((draft.scope, draft.kind),)),\n",
+        "        frozenset(),\n",
+    ),
+    Mutant(
+        "a job that comes due wakes no poll",
+        "progress",
+        "histories",
+        _DISPATCHER,
+        "            self._timer = self._loop.call_at(at, self._due)\n",
+        "            self._timer = None\n",
+    ),
+    Mutant(
+        "an answer names the commit before its own",
+        "acknowledged is durable",
+        "histories",
+        _DISPATCHER,
+        "waiting.future.set_result(Answers(replies[at:end], sequence, self._index))",
+        "waiting.future.set_result(Answers(replies[at:end], sequence - 1, self._index))",
     ),
 )
