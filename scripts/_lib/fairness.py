@@ -166,7 +166,7 @@ def told(report: Report, figures: dict[str, Any]) -> str:
 {line("ms until its first job was leased", "wait_for_first_ms")}
 {line("ms until its last one was", "wait_for_last_ms")}
 {line(f"grants to a scope, of {figures['competing_grants']:,} while all compete", "shares")}
-  Jain's index of those {figures["jain"]:.4f}; in order of arrival the others would have come after {report.jobs:,} grants
+  Jain's index of those {figures["jain"]:.4f}; in order of arrival the others wait for {report.jobs:,} grants
   worst gap {figures["worst_gap"]} grants that a scope was eligible for, {figures["worst_gap_of_all"]} of all; \
 nearest to its bound: {figures["nearest_to_its_bound"]} to spare
 {table(figures["per_scope"])}"""

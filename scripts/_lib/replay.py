@@ -65,7 +65,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     lanes.add_argument("--lane", choices=("hypothesis", "tours", "contention"), help="run a lane once more")
     lanes.add_argument("--seed", type=int, help="of the lane (hypothesis, contention)")
     lanes.add_argument("--profile", choices=("gate", "soak", "dev"), default="gate", help="of Hypothesis (gate)")
-    lanes.add_argument("--universe", choices=sorted(ci_names()), help="of the tour")
+    lanes.add_argument("--universe", choices=(*sorted(ci_names()), "all"), help="of the tour; all: one after another")
     lanes.add_argument("--jobs", type=int, default=200, help="of contention (200)")
     lanes.add_argument("--pollers", type=int, default=8, help="of contention (8)")
     lanes.add_argument("--selftest", action="store_true", help="minimise a long run of every mutant")
@@ -243,7 +243,7 @@ def run_lane(asked: argparse.Namespace) -> int:
         return contention.main([f"--{name}={getattr(asked, name)}" for name in ("jobs", "pollers", "seed")])
     if asked.lane == "tours":
         subject = asked.subject or "engine-renewed"
-        death = toured(asked.universe, subject, on_steps=tick)
+        death = tour(asked.universe, subject, on_steps=tick)
         name = f"lane tours, universe {asked.universe}, subject {subject}"
     else:
         from hypothesis import settings
@@ -257,6 +257,17 @@ def run_lane(asked: argparse.Namespace) -> int:
             death = played(subject, asked.seed, on_steps=tick)
         name = f"lane hypothesis, seed {asked.seed}, profile {asked.profile}, subject {subject}"
     return lane_verdict(asked, name, death)
+
+
+def tour(universe: str, subject: str, *, on_steps: Callable[[int], None]) -> Death:
+    """The tour of a universe, or of all of them up to the first that differs."""
+    steps = 0
+    for name in sorted(ci_names()) if universe == "all" else [universe]:
+        death = toured(name, subject, on_steps=lambda taken, before=steps: on_steps(before + taken))  # type: ignore[misc]
+        steps += death.steps
+        if death.killed:
+            return death._replace(steps=steps)
+    return Death(killed=False, steps=steps, program=0, report="to the end")
 
 
 def lane_verdict(asked: argparse.Namespace, name: str, death: Death) -> int:

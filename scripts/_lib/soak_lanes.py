@@ -33,6 +33,8 @@ LANES: Final = (
     _lane("upgrade", "scripts/spec-diff HEAD --upgrade --states all", 4),
     _lane("mutate", "scripts/mutate --sample 100 --seed {seed}", 8),
     _lane("chaos", "scripts/chaos --minutes {minutes} --seed {seed}", 10),
+    _lane("grpc", "scripts/replay --lane tours --universe all --subject grpc-renewed", 8),
+    _lane("fairness", "scripts/fairness", 2),
     _lane("bench", "scripts/bench --only long --long 5000000", 12),
     _lane("lines", "scripts/coverage-lines --all", 6),
     _lane(
@@ -41,4 +43,5 @@ LANES: Final = (
         10,
         repeats=True,
     ),
+    _lane("remote", "scripts/replay --lane hypothesis --seed {seed} --subject grpc", 4, repeats=True),
 )

@@ -262,7 +262,7 @@ def test_the_command_names_the_guard(capsys: pytest.CaptureFixture[str]) -> None
     told = capsys.readouterr().out
     assert "guard: generation 1 ≠ 2" in told
     assert "job 1: state pending → leased; generation 1 → 2" in told
-    assert told.splitlines()[-1] == "replay: 1 traces agree on model, engine, engine-narrow, 36 steps"
+    assert told.splitlines()[-1] == "replay: 1 traces agree on model, engine, engine-narrow, grpc, 48 steps"
 
 
 def test_the_command_minimises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,18 +6,21 @@ import pytest
 from hypothesis import Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from scripts._lib import replay as command
 from telha_jobs.client import Client, connect
 from telha_model import ops
 from telha_model.types import Config, NewJob
 from tests.harness.classes import counted
-from tests.harness.lanes import machine_keeper, tour_keeper
+from tests.harness.lanes import Death, OnSteps, machine_keeper, tour_keeper
 from tests.harness.lockstep import DisagreementError, Lockstep
 from tests.harness.machine import machine, settings_of
 from tests.harness.served import ServedSubject
 from tests.harness.subject import SubjectError
 from tests.harness.subjects import SUBJECTS, subjects
+from tests.harness.traces import ROOT
 from tests.harness.walking import SHARDS, ci_graph, slice_of, walk_all
 
+LATE_RELEASE = ROOT / "tests" / "corpus" / "late-release.json"
 SEED = 5
 RUNS = 8
 STEPS_MIN = 200
@@ -80,6 +83,46 @@ def test_an_address_that_is_taken_is_told() -> None:
             subjects(f"grpc://{address}")(Config(), 1_000)
     finally:
         first.close()
+
+
+@pytest.mark.parametrize(
+    ("subject", "code", "last"),
+    [
+        ("grpc", 0, "replay: 1 traces agree on grpc, 15 steps"),
+        ("grpc://127.0.0.1:0", 0, "replay: 1 traces agree on grpc://127.0.0.1:0, 15 steps"),
+        ("grpc-lenient", 1, "replay: grpc-lenient differs at step 8 of 15: tests/corpus/late-release.json"),
+    ],
+)
+def test_replay_over_the_wire(subject: str, code: int, last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """scripts/replay starts the server that a trace is played on; a broken one is told as any difference is."""
+    assert command.main([str(LATE_RELEASE), "--subject", subject]) == code
+    assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_replay_takes_no_server_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and why: it has jobs, settings and a clock of its own."""
+    running = ServedSubject(Config(), 1_000)
+    try:
+        assert command.main([str(LATE_RELEASE), "--subject", f"grpc://{running.address}"]) == 2
+    finally:
+        running.close()
+    assert "a server that runs has neither" in capsys.readouterr().out.splitlines()[-1]
+    assert command.main([str(LATE_RELEASE), "--subject", "grpc://nowhere"]) == 2
+
+
+def test_all_tours_are_every_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--universe all` walks one universe after another, counts on, and stops at the first difference."""
+    told: list[int] = []
+
+    def toured(universe: str, subject: str, *, on_steps: OnSteps) -> Death:
+        on_steps(1)
+        return Death(killed=universe == "order", steps=2, program=0, report=f"{universe} on {subject}")
+
+    monkeypatch.setattr(command, "toured", toured)
+    death = command.tour("all", "grpc", on_steps=told.append)
+    names = sorted(SHARDS)
+    assert death == Death(True, 2 * (names.index("order") + 1), 0, "order on grpc")
+    assert told == [1 + 2 * number for number in range(names.index("order") + 1)]
 
 
 def test_the_server_can_be_looked_at_while_a_trace_is_replayed() -> None:
