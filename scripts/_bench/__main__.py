@@ -23,6 +23,7 @@ from scripts._bench.measure import Figure
 from scripts._bench.place import Place
 from scripts._bench.processes import Endurance, Opening
 from scripts._bench.runner import Case, run
+from scripts._bench.service import Idle, Service
 from scripts._bench.sweeps import Sweeps
 from scripts._bench.syncs import Threads
 
@@ -33,6 +34,7 @@ examples:
   scripts/bench                              everything
   scripts/bench --quick --only single        enqueue, lease, complete beside bare rocksdict, in seconds
   scripts/bench --only long --long 100000    the long run, shorter
+  scripts/bench --service                    telha serve beside an echo over gRPC
   scripts/bench --plot                       everything, and docs/performance.md with its pictures anew
   scripts/bench --guard                      the counts beside the recorded ones (no times: for CI)
   scripts/bench --record                     keep the counts as they are now
@@ -41,7 +43,14 @@ examples:
 
 def cases(*, long_jobs: int) -> list[list[Case]]:
     """In groups: first what is measured in turns, then one by one what wants the machine to itself."""
-    return [[*cycles(), Threads(), Grants(), Sweeps()], [Opening()], [Counted()], [Endurance(number=long_jobs)]]
+    return [
+        [*cycles(), Threads(), Grants(), Sweeps()],
+        [Opening()],
+        [Counted()],
+        [Service()],
+        [Idle()],
+        [Endurance(number=long_jobs)],
+    ]
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -51,6 +60,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     names = [case.name for group in cases(long_jobs=0) for case in group]
     parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=f"only this: {', '.join(names)}")
+    parser.add_argument(
+        "--service", action="append_const", dest="only", const=Service.name, help="only what goes over the wire"
+    )
     parser.add_argument("--rounds", type=_positive, help=f"rounds (default {ROUNDS}, {ROUNDS_QUICK} with --quick)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes or less: indications only")
     parser.add_argument("--long", type=_positive, metavar="N", help=f"jobs of the long run (default {LONG_JOBS:,})")
@@ -62,6 +74,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     alone.add_argument("--guard", action="store_true", help="compare counts with the recorded ones, and nothing else")
     alone.add_argument("--record", action="store_true", help="record the counts, and nothing else")
     options = parser.parse_args(words)
+    if options.only and Service.name in options.only:
+        options.only.append(Idle.name)
     if options.long is not None and options.long < 20_000:
         parser.error("--long needs at least 20000 jobs: the run is measured in 40 parts, each of many batches")
     if (options.guard or options.record) and (options.only or options.plot or options.json):
@@ -135,10 +149,14 @@ def guarded() -> int:
 
 def write_documents(chosen: Sequence[Case], figures: Sequence[Figure], where: str, *, by_cpu: bool) -> None:
     """Sections and pictures of the cases that were run."""
-    sections = {"machine": where}
+    sections: dict[str, str] = {}
     for case in chosen:
         mine = [one for one in figures if one.case == case.name]
-        sections[case.name] = report.figures_section(mine, by_cpu=by_cpu)
+        section = report.figures_section(mine, by_cpu=by_cpu)
+        if isinstance(case, Service | Idle):  # measured apart from the rest, as a rule
+            sections[case.name] = f"{where}\n\n{section}"
+        else:
+            sections |= {"machine": where, case.name: section}
         ratios = [one for one in mine if one.unit == "x"]
         match case.name:
             case "single" | "hundred":

@@ -1,5 +1,6 @@
 """The bench's own promises: exact counts, a guard that rings, a raw side that writes the same, a fresh document."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +159,19 @@ def test_the_document_has_a_place_for_every_case() -> None:
     """Each case has its section in docs/performance.md."""
     names = [case.name for group in command.cases(long_jobs=20_000) for case in group]
     report.filled(report.DOCUMENT.read_text("utf-8"), dict.fromkeys(["machine", "counts", *names], "x"))
+
+
+def test_the_service_is_measured_over_the_wire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--service` has all its work done by server and client processes, and a figure for each of its limits."""
+    command.main(["--service", "--quick", "--rounds", "1", "--json", "--dir", str(tmp_path)])
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert {
+        "Submit / echo (by CPU: of both ends)",
+        "PollJobs and SubmitBatch, 8 streams (by CPU: a second of the server's)",
+        "enqueue to delivery / a round trip",
+        "CPU of the polls, of a core",
+    } == {one["name"] for one in figures if one["limit"] is not None}
+    assert [one["name"] for one in figures if one["unit"] in {"/s", "jobs/s", "x"} and one["median"] <= 0] == []
 
 
 @pytest.mark.parametrize(("value", "code"), [(2.0, 0), (2.01, 1)])
