@@ -1,4 +1,4 @@
-"""Servers as processes: `telha serve`, and the peer it is compared with. And what processes cost, as the kernel counts."""
+"""Servers as processes: `telha serve`, and the peer it is compared with; and what processes cost, by the kernel."""
 
 import os
 import subprocess
