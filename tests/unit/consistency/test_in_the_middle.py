@@ -8,7 +8,7 @@ import pytest
 
 from telha_jobs import JobQueue, ManualClock, QueueConfig, QueueUnavailableError, State
 from telha_jobs.consistency import check, repair, writer
-from telha_jobs.keys import ready_key, timer_key
+from telha_jobs.keys import parse_job_key, ready_key, timer_key
 from telha_jobs.store.memory import MemoryStore
 from telha_jobs.store.port import Delete, Family, Put
 from tests.field_failures.seam import Seam
@@ -64,6 +64,18 @@ def test_each_commit_leaves_less_wrong(name: str, monkeypatch: pytest.MonkeyPatc
         store.close()
     assert found == sorted(found, reverse=True)
     assert found[0] > 0
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_row_takes_its_entries_along(state: State) -> None:
+    """One row that cannot be read, whatever state it is in: its first commit leaves nothing wrong."""
+    hurt = populated(23, 60)
+    [key, *_] = [key for key in hurt.disk.keys[Family.JOBS] if parse_job_key(key).state is state]
+    hurt.disk.apply([Put(Family.JOBS, key, b"nonsense")])
+    assert killed(hurt, dies_at=1, late=True)
+    store = opened(hurt)
+    assert check(store).problems == ()
+    store.close()
 
 
 def test_another_writer_ends_it() -> None:
