@@ -157,6 +157,7 @@ def told(report: Report, figures: dict[str, Any]) -> str:
         return f"  {name:<46} {one['min']:>9,.0f} {one['median']:>9,.0f} {one['max']:>9,.0f}"
 
     filters = "; ".join(sorted(set(figures["filters"])))
+    late = f"in order of arrival the others would have come after {report.jobs:,} grants"
     title = f"{report.jobs:,} jobs of one scope, then {report.tenants} scopes with {report.each} each"
     return f"""{title}; {len(report.filters)} pollers: {filters}
   {figures["grants"]:,} grants in {figures["seconds"]} s, after {figures["loaded_s"]} s of loading
@@ -166,7 +167,7 @@ def told(report: Report, figures: dict[str, Any]) -> str:
 {line("ms until its first job was leased", "wait_for_first_ms")}
 {line("ms until its last one was", "wait_for_last_ms")}
 {line(f"grants to a scope, of {figures['competing_grants']:,} while all compete", "shares")}
-  Jain's index of those {figures["jain"]:.4f}; in order of arrival the others wait for {report.jobs:,} grants
+  Jain's index of those {figures["jain"]:.4f}; {late}
   worst gap {figures["worst_gap"]} grants that a scope was eligible for, {figures["worst_gap_of_all"]} of all; \
 nearest to its bound: {figures["nearest_to_its_bound"]} to spare
 {table(figures["per_scope"])}"""
@@ -219,7 +220,7 @@ def plotted(report: Report, path: Path) -> None:
     )
     served.set_xlabel("grants, counted from when the others came")
     served.set_ylabel("scope served")
-    served.legend(loc="upper right", fontsize=8)
+    served.legend(loc="lower right", bbox_to_anchor=(1, 1), ncol=2, fontsize=8)
     scopes = [number for number in sorted(report.judge.scopes) if number != BIG]
     for name, at, colour in (("first", 0, "#7f9db9"), ("last", -1, "#1f4e79")):
         waits = [report.judge.scopes[number].waits[at] for number in scopes if report.judge.scopes[number].waits]

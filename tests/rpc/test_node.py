@@ -7,6 +7,7 @@ is configured for. Without Node the test is red and says what to install: it is 
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).with_name("node")
 PROTO: Final = ROOT / "impl" / "telha_jobs" / "rpc" / "v1" / "jobs.proto"
 MISSING: Final = "{} is not on PATH. Install Node 18 or newer with npm; on Debian: apt-get install nodejs npm"
+ONCE: Final = "once: true"
 INSTALL_BOUND_S: Final = 300
 RUN_BOUND_S: Final = 60
 
@@ -112,6 +114,25 @@ def test_node_works_from_the_proto_alone(modules: Path) -> None:
         | {"metadata": {"field": "kind", "rule": told["wrong"]["metadata"]["rule"]}},
     }
     assert (job.state, job.result, job.generation) == (State.COMPLETED, {"pages": 12}, 2)
+
+
+def test_the_worker_of_the_readme_works(modules: Path) -> None:
+    """What README.md shows is run as it stands, but for the address, and for a poll that ends."""
+    [source] = re.findall(r"```js\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    with served() as server:
+        receipt = server.queue.enqueue(A, "ingest:pdf", {"path": "b.pdf"})
+        for shown, meant in (
+            ("127.0.0.1:7700", server.address),
+            ("jobs.proto", str(PROTO)),
+            ("max_in_flight: 8", ONCE),
+        ):
+            assert source.count(shown) == 1
+            source = source.replace(shown, meant)
+        words, environment = [command("node"), "-e", source], {**os.environ, "NODE_PATH": str(modules)}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=RUN_BOUND_S)
+        job = server.queue.get(receipt.job_id)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (job.state, job.result) == (State.COMPLETED, {"path": "b.pdf", "pages": 3})
 
 
 def test_the_lock_file_names_no_registry() -> None:
