@@ -49,6 +49,7 @@ TESTS: Final = (
     ],
     "tests/unit/api/test_waiting.py",
     "tests/field_failures",
+    "tests/unit/test_audit.py",
     "--deselect=tests/field_failures/test_rows.py::test_f4_ten_thousand_orphans_are_swept",
 )
 """What pytest is told: what looks at core, agenda and engine, and takes no longer than its worth."""
