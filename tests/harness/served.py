@@ -116,6 +116,12 @@ class ServedSubject(EngineSubject):
         return reply
 
 
+def seen_at(address: str) -> int:
+    """How many jobs somebody else sees there."""
+    with connect(address, timeout_s=BOUND_S, wait=False) as other:
+        return sum(other.counts().values())
+
+
 class LenientSubject(ServedSubject):
     """A server that answers a stale submit or release as if it had been taken: who compares replies must see it."""
 
