@@ -37,7 +37,7 @@ def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but
     not NaN, str, bytes, list, dict with str or int keys; exactly these types, at most 100 containers deep.
     """
-    if type(value) is not str or not value.isascii():
+    if value is not None and type(value) is not bytes and (type(value) is not str or not value.isascii()):
         _check_value(field, value, bytes_max)
     packed = VALUE_VERSION + _packers.strict(value)
     if len(packed) - 1 > bytes_max:

@@ -32,12 +32,23 @@ def grant(unit: Unit, worker: str, limit: int, filters: Filters) -> list[Lease]:
 
     Rows that cannot be read go to quarantine on the way.
     """
-    kinds = None if filters.kinds is None else unit.kinds_matching(filters.kinds)
+    return grant_kinds(unit, worker, limit, kinds_of(unit, filters), filters.scopes)
+
+
+def kinds_of(unit: Unit, filters: Filters) -> frozenset[int] | None:
+    """The numbers of the kinds that the filters accept; None: every kind."""
+    return None if filters.kinds is None else unit.kinds_matching(filters.kinds)
+
+
+def grant_kinds(
+    unit: Unit, worker: str, limit: int, kinds: frozenset[int] | None, scopes: frozenset[bytes] | None
+) -> list[Lease]:
+    """The same for who grants again and again under the same filters."""
     leases: list[Lease] = []
     shared = unit.shared
     incarnation = shared.store.incarnation
     while len(leases) < limit:
-        row = shared.agenda.first(kinds, filters.scopes)
+        row = shared.agenda.first(kinds, scopes)
         if row is None:
             break
         record = _candidate(unit, row)

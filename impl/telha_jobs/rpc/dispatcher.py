@@ -365,16 +365,18 @@ def _grant_line(unit: Unit, line: Line, allowance: _Allowance) -> tuple[list[tup
     """Grant round by round, so that the streams of a line share what there is. Whether that was all."""
     found: dict[Stream, list[Lease]] = {}
     sizes: dict[Stream, int] = {}
-    takers = line.takers
+    takers, scopes = line.takers, line.filters.scopes
+    kinds = leasing.kinds_of(unit, line.filters)
     while takers:
         again = []
+        alone = len(takers) == 1
         for stream, room in takers:
-            fitting = _fitting(sizes.get(stream, 0), len(found.get(stream, ())))
-            wanted = min(room, allowance.grants, fitting) if len(takers) == 1 else 1
-            leases = leasing.grant(unit, stream.worker, wanted, line.filters)
+            fitting = _fitting(sizes.get(stream, 0), len(found.get(stream, ()))) if alone else 1
+            wanted = min(room, allowance.grants, fitting)
+            leases = leasing.grant_kinds(unit, stream.worker, wanted, kinds, scopes)
             if leases:
                 found.setdefault(stream, []).extend(leases)
-                size = sum(_size(unit, lease) for lease in leases)
+                size = _size(unit, leases)
                 sizes[stream] = sizes.get(stream, 0) + size
                 allowance.grants -= len(leases)
                 allowance.bytes -= size
@@ -391,9 +393,7 @@ def _fitting(size: int, number: int) -> int:
     return 1 if number == 0 else max(1, (STREAM_BYTES - size) * number // max(size, 1))
 
 
-def _size(unit: Unit, lease: Lease) -> int:
-    """About how much a lease adds to a message."""
-    record = unit.find(lease.job_id.bytes)
-    if not isinstance(record, Record):
-        return 0
-    return len(unit.payload(record) or b"") + len(record.progress or b"") + 256
+def _size(unit: Unit, leases: list[Lease]) -> int:
+    """About how much leases add to a message."""
+    rows = [row for lease in leases if isinstance(row := unit.find(lease.job_id.bytes), Record)]
+    return sum(len(unit.payload(row) or b"") + len(row.progress or b"") + 256 for row in rows)
