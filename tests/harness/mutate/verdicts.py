@@ -27,8 +27,12 @@ def listed(path: Path = LISTED) -> dict[str, str]:
     return data
 
 
-def judged(tried: Sequence[Tried], known: Mapping[str, str], whole: Sequence[str]) -> Verdict:
-    """The verdict. `whole`: modules of which every change was tried, so that an entry for another change is stale."""
+def judged(
+    tried: Sequence[Tried], known: Mapping[str, str], whole: Sequence[str], *, least: float = KILLED_MIN
+) -> Verdict:
+    """The verdict. `whole`: modules of which every change was tried, so that an entry for another change is stale;
+    `least`: the share that must be killed.
+    """
     killed = [one for one in tried if one.killed]
     survived = [one for one in tried if not one.killed]
     share = len(killed) / len(tried) if tried else 0.0
@@ -42,9 +46,9 @@ def judged(tried: Sequence[Tried], known: Mapping[str, str], whole: Sequence[str
         if key.startswith(modules) and key not in keys
     ]
     problems += [f"listed without a reason: {key}" for key, reason in known.items() if not reason.strip()]
-    good = share >= KILLED_MIN and not problems
+    good = bool(tried) and share >= least and not problems
     sentence = f"{len(killed)} of {len(tried)} changes killed ({share:.1%}), {len(survived)} survivors"
     sentence += ", each listed with its reason" if not problems else f", {len(problems)} PROBLEMS"
-    if share < KILLED_MIN:
-        sentence += f", and at least {KILLED_MIN:.0%} must be killed"
+    if share < least:
+        sentence += f", and at least {least:.0%} must be killed"
     return Verdict(killed, survived, problems, good, sentence)
