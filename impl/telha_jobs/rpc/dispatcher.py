@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -50,6 +50,10 @@ class Answers(NamedTuple):
     replies: Sequence[Any]
     sequence: int
     place: int
+
+
+_Outcome = tuple[list[Any], int] | BaseException
+"""What `Engine.write_many` answered or raised."""
 
 
 class _Waiting(NamedTuple):
@@ -191,9 +195,8 @@ class Dispatcher:
             return
         self.batches += 1
         self.operations += len(operations)
-        work = self._loop.run_in_executor(self._thread, self._work, operations)
-        every = places is None
-        work.add_done_callback(partial(self._done, batch=batch, lines=lines, doubtful=doubtful, every=every))
+        done = partial(self._done, batch=batch, lines=lines, doubtful=doubtful, every=places is None)
+        self._thread.submit(self._work, operations, done)
 
     def _places(self, batch: list[_Waiting]) -> set[tuple[bytes, str]] | None:
         """Where there may be something new to lease with this batch; None: anywhere."""
@@ -224,26 +227,26 @@ class Dispatcher:
         except QueueUnavailableError:
             return []
 
-    def _work(self, operations: Sequence[Operation]) -> tuple[list[Any], int]:
-        """In the thread."""
+    def _work(self, operations: Sequence[Operation], done: Callable[[_Outcome], None]) -> None:
+        """In the thread. The loop is told directly: futures between the two would take it two more turns."""
         self._worker = threading.get_ident()
-        self._engine.require_open()
-        return self._engine.write_many(operations)
+        try:
+            self._engine.require_open()
+            outcome: _Outcome = self._engine.write_many(operations)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the calls are answered with it
+            outcome = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(done, outcome)
 
     def _done(
-        self,
-        work: "asyncio.Future[tuple[list[Any], int]]",
-        *,
-        batch: list[_Waiting],
-        lines: list[Line] | None,
-        doubtful: list[Ref],
-        every: bool,
+        self, outcome: _Outcome, *, batch: list[_Waiting], lines: list[Line] | None, doubtful: list[Ref], every: bool
     ) -> None:
         self.waiting -= len(batch)
         try:
-            error = work.exception()
-            if error is None:
-                replies, sequence = work.result()
+            if isinstance(outcome, BaseException):
+                self._fail(outcome, batch, lines or [])
+            else:
+                replies, sequence = outcome
                 self._index = self._index if sequence == self._sequence else 0
                 self._sequence = sequence
                 self._answer(batch, replies, sequence)
@@ -251,8 +254,6 @@ class Dispatcher:
                     self._room(replies[-1 if lines is None else -2])
                 if lines is not None:
                     self._deliver(lines, replies[-1], sequence, every=every)
-            else:
-                self._fail(error, batch, lines or [])
         finally:
             self._end()  # whatever happened: those that wait have their turn
 
