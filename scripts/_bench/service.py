@@ -21,6 +21,8 @@ from scripts._bench.place import Place, fill, jobs, opened
 
 SHARE_LIMIT = Limit(side="at least", value=0.5)
 JOBS_LIMIT = Limit(side="at least", value=8_000)
+ECHOES_LIMIT = Limit(side="at least", value=8_000 / 7_000)
+"""The same on a machine that is busy with other things: 8,000 jobs where the echo does 7,000 calls."""
 WAKE_LIMIT = Limit(side="at most", value=3.0)
 IDLE_LIMIT = Limit(side="at most", value=1.0)
 LIBRARY_BATCH = 100
@@ -121,7 +123,8 @@ class Service:
         ]
 
     def _streams(self) -> list[Figure]:
-        works = self._taken["work"]
+        works, echoes = self._taken["work"], self._taken["echo"]
+        pairs = list(zip(works, echoes, strict=True))
         return [
             Figure(
                 case=self.name,
@@ -130,6 +133,14 @@ class Service:
                 wall=[rate(one) for one in works],
                 cpu=[1e6 / server_us(one) for one in works],
                 limit=JOBS_LIMIT,
+            ),
+            Figure(
+                case=self.name,
+                name="PollJobs and SubmitBatch / echo (by CPU: of both ends)",
+                unit="x",
+                wall=[rate(work) / rate(echo) for work, echo in pairs],
+                cpu=[both_us(echo) / both_us(work) for work, echo in pairs],
+                limit=ECHOES_LIMIT,
             ),
             self._figure("the same, and EnqueueBatch", "jobs/s", "whole", rate),
             *(self._part("PollJobs and SubmitBatch", "a job", part, "work") for part in CPU_PARTS),

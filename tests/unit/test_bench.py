@@ -168,6 +168,7 @@ def test_the_service_is_measured_over_the_wire(tmp_path: Path, capsys: pytest.Ca
     assert {
         "Submit / echo (by CPU: of both ends)",
         "PollJobs and SubmitBatch, 8 streams (by CPU: a second of the server's)",
+        "PollJobs and SubmitBatch / echo (by CPU: of both ends)",
         "enqueue to delivery / a round trip",
         "CPU of the polls, of a core",
     } == {one["name"] for one in figures if one["limit"] is not None}
