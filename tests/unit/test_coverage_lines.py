@@ -1,6 +1,7 @@
 """scripts/coverage-lines: what it reports, its floors, and one real run."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,22 @@ def test_failing_tests_are_red(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert command.main(["tests/unit", "--json"]) == 1
     told = capsys.readouterr()
     assert (json.loads(told.out)["ok"], "FAILED tests/one.py" in told.err) == (False, True)
-    assert told.err.splitlines()[-1].endswith("TESTS FAILED")
+    assert told.err.splitlines()[-1].endswith("THE RUN FAILED")
+
+
+def test_lines_of_sources_that_moved_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was changed while the tests ran makes the whole report wrong, and the run says so."""
+    turns = iter(({"a.py": 1}, {"a.py": 2}))
+    monkeypatch.setattr(command, "sources", lambda: next(turns))
+    monkeypatch.setattr(command, "run", lambda _tests, folder, _environment: (0, report(folder)))
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0))
+    assert command.measured([], tmp_path) == ([], command.MOVED)
+
+
+def report(folder: Path) -> str:
+    """A report of nothing where coverage would write its own."""
+    (folder / "report").write_text('{"files": {}}')
+    return ""
 
 
 @pytest.mark.parametrize("given", [["tests/nothing"], ["tests/unit", "--all"], ["--what"]], ids=" ".join)
