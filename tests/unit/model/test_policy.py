@@ -29,7 +29,7 @@ from telha_model.types import Backoff, Config, KindPolicy
     ids=range(16),
 )
 def test_a_setting_that_breaks_a_rule_is_named(config: Config, field: str) -> None:
-    """Ranges, the room of the log, and the time to live within the greatest age; of a kind what it leaves open counts."""
+    """Ranges, room for the log, time to live within the greatest age; what a kind leaves open is the queue's."""
     assert config_problem(config) == field
 
 
