@@ -55,7 +55,7 @@ OF_WIRE: Final[tuple[Mutant, ...]] = (
     Mutant(
         "a job that comes due wakes no poll",
         "progress",
-        "histories",
+        "pytest:tests/rpc/test_polls.py",
         _DISPATCHER,
         "            self._timer = self._loop.call_at(at, self._due)\n",
         "            self._timer = None\n",

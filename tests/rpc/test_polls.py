@@ -97,7 +97,7 @@ async def test_a_poll_is_awake_when_a_job_comes_due() -> None:
 async def test_a_poll_is_awake_when_a_job_comes_due_by_the_systems_clock() -> None:
     """One timer stands at the next due time."""
     async with serving(clock=SystemClock()) as rig:
-        poll = await opened(rig)
+        poll = await opened(rig, idle_timeout_ms=10_000)
         job_id = rig.queue.enqueue(A, "work", None, delay_ms=150).job_id
         assert await ids(poll) == [str(job_id)]
         assert rig.queue.now_ms() - rig.queue.get(job_id).events[0].detail["due"] < 5_000
