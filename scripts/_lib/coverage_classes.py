@@ -24,10 +24,11 @@ ROOT: Final = Path(__file__).parents[2]
 PICTURE: Final = ROOT / "out" / "coverage" / "classes.html"
 QUIET_S: Final = 2.0
 EVERY_S: Final = 5.0
+WORDS_WIDE, LANE_WIDE = 100, 13
 HOLDS, FINDS, USAGE = 0, 1, 2
 
 EPILOG: Final = """examples:
-  scripts/coverage-classes                        run every lane, then the matrix; about two minutes
+  scripts/coverage-classes                        run every lane, then the matrix; about three minutes
   scripts/coverage-classes --lane corpus          one lane: seconds
   scripts/coverage-classes --from DIR             judge what a run counted: TELHA_CLASSES=DIR scripts/test tests
   scripts/coverage-classes --json | jq .findings  for programs
@@ -155,7 +156,8 @@ def tell(asked: argparse.Namespace, matrix: Matrix, sentence: str) -> None:
         print(json.dumps({**matrix.as_data(), "verdict": sentence, "ok": not matrix.findings}, indent=1))
         print(f"coverage-classes: {sentence}", file=sys.stderr)
         return
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False, soft_wrap=False)
+    wide = WORDS_WIDE + LANE_WIDE * len(matrix.lanes)
+    console = Console(width=None if sys.stdout.isatty() else wide, highlight=False, soft_wrap=False)
     if not asked.brief:
         console.print(table(matrix))
     console.print(summary(matrix))
