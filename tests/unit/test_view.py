@@ -1,6 +1,8 @@
 """The read-only view: it tells what the queue tells, changes nothing, and knows of an owner."""
 
+import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,6 +12,7 @@ import pytest
 from telha_jobs import State
 from telha_jobs.errors import InvalidArgumentError, JobNotFoundError, JobUnreadableError, QueueUnavailableError
 from telha_jobs.queue import JobQueue
+from telha_jobs.store import database, rocks
 from telha_jobs.view import View
 from tests.unit.cli.desk import OTHER_SCOPE, SCOPE, START_MS, Desk, held_elsewhere
 
@@ -178,3 +181,50 @@ def test_a_view_has_the_time_of_the_queue(desk: Desk) -> None:
     desk.clock.step_wall(-1_000_000)
     with View.open(desk.directory, clock=desk.clock) as view:
         assert view.now_ms() == newest
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where views make their directories of links, as long as the test lasts."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_a_view_is_opened_again_when_files_vanish_under_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, scratch: Path
+) -> None:
+    """The owner replaced a table while the view was being opened: the next try has the files as they then are."""
+    turns = iter([["gone.sst"]])
+    real = database.data_files
+    monkeypatch.setattr(database, "data_files", lambda path: next(turns, None) or real(path))
+    with View.open(desk.directory, clock=desk.clock) as view:
+        assert sum(view.counts().values()) == 5
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_view_that_cannot_hold_still_is_refused_and_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, scratch: Path
+) -> None:
+    """When the files are others after every try the error says so, and no directory of links is left behind."""
+    names = count()
+    real = database.data_files
+    monkeypatch.setattr(database, "data_files", lambda path: [*real(path), f"{next(names)}"])
+    with pytest.raises(QueueUnavailableError, match="changed while it was being opened for reading"):
+        View.open(desk.directory)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_view_of_meta_that_makes_no_sense_is_refused_and_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, scratch: Path
+) -> None:
+    """A failure after the files were opened lets go of them."""
+
+    def fails(_view: object) -> None:
+        raise LookupError("no such mark")
+
+    monkeypatch.setattr(rocks, "_recorded", fails)
+    with pytest.raises(QueueUnavailableError, match="no such mark"):
+        View.open(desk.directory)
+    assert list(scratch.iterdir()) == []

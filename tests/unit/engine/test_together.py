@@ -132,3 +132,26 @@ def test_a_watcher_is_told_of_work_and_of_sweeps(queue: JobQueue) -> None:
     told = len(news)
     queue.reap()
     assert len(news) > told
+
+
+def raising(*errors: Exception) -> Any:
+    """An operation that raises these in turn, one each time it is run."""
+    left = iter(errors)
+
+    def fails(_unit: Unit) -> None:
+        raise next(left)
+
+    return fails
+
+
+def test_what_was_done_before_the_store_failed_is_unknown(queue: JobQueue) -> None:
+    """A flaw makes the calls run one by one, and then the store fails: unknown once one of them is done, else not."""
+    first, second = leases(queue, 2)
+    for place, outcome in ((1, "unknown"), (0, "not_applied")):
+        operations = [completing(queue, (second, first)[place])]
+        operations.insert(place, raising(LookupError("a flaw"), QueueUnavailableError("gone", outcome="not_applied")))
+        with pytest.raises(QueueUnavailableError, match="gone") as caught:
+            queue.engine.write_many(operations)
+        assert caught.value.outcome == outcome
+    states = [queue.get(one.job_id).state for one in (first, second)]
+    assert states == [State.COMPLETED, State.LEASED]
