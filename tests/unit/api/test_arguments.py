@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import IntEnum
+from os import PathLike
 from typing import Any
 from uuid import UUID
 
@@ -397,7 +398,14 @@ def test_listings_refuse_bad_filters(queue: JobQueue, field: str, value: Any) ->
             queue.counts(**{field: value})
 
 
-@each("path", [None, 1, b"queue"])
+class Bytes(PathLike[bytes]):
+    """A path object that is no text."""
+
+    def __fspath__(self) -> bytes:
+        return b"queue"
+
+
+@each("path", [None, 1, b"queue", Bytes()])
 def test_a_path_is_text_or_a_path(path: Any) -> None:
     """Anything else is refused before anything is touched."""
     with pytest.raises(InvalidArgumentError) as caught:
