@@ -14,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from tests.harness.steady import make_steady
+
+make_steady()
 # No `explain` phase: it traces every line of a failing run, which takes minutes on a machine with a database under it.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 # A slow machine is no finding. The other checks stay on: data too large or filtered away means that steps are starved.

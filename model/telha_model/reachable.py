@@ -6,7 +6,7 @@ queue as a whole are taken and classified, and what they lead to is forgotten. A
 reachable, so its class is.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers, older_generation
@@ -128,11 +128,11 @@ def probes(queue: Queue) -> Iterator[Op]:
             if generation is not None:
                 yield from by_token(Ref(job.job_id, generation))
         yield from by_number(job.job_id)
-        yield from _by_key(job)
+        yield from _by_key(job, queue.jobs)
 
 
-def _by_key(job: Job) -> Iterator[Op]:
-    """The job's key for the same work, and for other work; also in what its own completion creates."""
+def _by_key(job: Job, jobs: Sequence[Job]) -> Iterator[Op]:
+    """The job's key for the same work, and for other work; also in what its own or another's completion creates."""
     spec = job.spec
     if spec.idempotency_key is None:
         return
@@ -140,7 +140,8 @@ def _by_key(job: Job) -> Iterator[Op]:
     for new in (same._replace(payload_version=spec.payload_version + more) for more in (0, 1)):
         yield Enqueue(new)
         yield EnqueueMany((new,))
-        yield Complete(Ref(job.job_id, job.generation), 1, (new,))
+        for one in jobs:
+            yield Complete(Ref(one.job_id, one.generation), 1, (new,))
 
 
 def of_edges(graph: Graph, on_progress: Progress | None = None) -> dict[TransitionClass, Found]:

@@ -19,20 +19,12 @@ from telha_model.state import Event, Job, Queue
 from telha_model.states import State, Transition
 from telha_model.types import Config, NewJob, Ref, matches
 from tests.chaos.history import Call as Said
+from tests.harness.lives import Life, begun
 from tests.harness.public import viewed
 from tests.harness.values import packed, value_of
 
 Data = Mapping[str, Any]
 _LOOKS: Final = ("get", "list", "counts")
-
-
-class Life(NamedTuple):
-    """One life: what was said when it had opened, when it was killed, and the calls that can have reached it."""
-
-    number: int
-    opened: Data
-    killed_at: float
-    calls: Sequence[Said]
 
 
 class Trace(NamedTuple):
@@ -136,8 +128,7 @@ class Translator:
     def _call(self, said: Said, op: Any, reply: Reply | None, at_ms: int | None = None) -> Call:
         told_at = self._life.killed_at if said.told_at is None else said.told_at
         commit = None if said.told is None else said.told["commit"]
-        asked = said.given.get("since", said.asked_at)
-        return Call(said.id, op, reply, asked, told_at, None if commit is None else Commit(*commit), at_ms)
+        return Call(said.id, op, reply, begun(said), told_at, None if commit is None else Commit(*commit), at_ms)
 
     def _op(self, said: Said) -> ops.Op:
         given, numbers = said.given, self._numbers
@@ -263,7 +254,7 @@ class Translator:
                 name = f"{number}.{ref.generation} unheard"
                 if event.transition is Transition.LEASED and ref not in told:
                     op = ops.Lease(str(detail["worker"]), 1, (trace.scope,), (trace.kind,))
-                    asked = [said.given.get("since", said.asked_at) for said in self._lost_polls(op)]
+                    asked = [begun(said) for said in self._lost_polls(op)]
                     if asked:
                         loose[ref] = name
                         yield Call(name, op, None, min(asked), self._life.killed_at, at_ms=event.at_ms)
@@ -275,10 +266,12 @@ class Translator:
 
     def _left_behind(self) -> dict[Ref, str | None]:
         """The leases of streams that their callers left, which the server may take back: it cannot know that a message
-        that was on its way has arrived. None of them needs another call to come before that.
+        that was on its way has arrived. None of them needs another call to come before that. A dead server takes back
+        nothing: a stream that was still listened to after the kill counts for none.
         """
         streams = [said for said in self._life.calls if said.call == "lease" and "since" in said.given]
-        left = {(said.given["worker"], said.given["since"]) for said in streams if said.told is None}
+        lost = [said for said in streams if said.told is None and said.asked_at <= self._life.killed_at]
+        left = {(said.given["worker"], said.given["since"]) for said in lost}
         return {
             self._numbers.ref(one): None
             for said in streams

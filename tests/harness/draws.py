@@ -1,11 +1,13 @@
 """What the machine draws: settings, new jobs, filters, times. Small choices all of them, expanded later."""
 
+from collections.abc import Callable
 from typing import Final
 
 from hypothesis import strategies as st
 
 from telha_model import ops
-from telha_model.types import OVERSIZE, Backoff, Config, KindPolicy, NewJob, Value
+from telha_model.ops import Op
+from telha_model.types import OVERSIZE, Backoff, Config, KindPolicy, NewJob, Ref, Value
 from tests.harness.values import LARGE, MAP
 
 START_MS: Final = 1_000
@@ -84,3 +86,20 @@ any_jobs = new_jobs | keyed_jobs | later_jobs | keyed_jobs | small((NewJob(0, "s
 scopes = st.none() | small(((1,), (0, 255), (2, 1)))
 kinds = st.none() | small((("a",), ("ingest:*",), ("ingest:y:*", "b"), ("system:*",), ("zz",)))
 waits = small((1, TTL_MS - 1, TTL_MS, TTL_MS + 1))
+
+A_JOB: Final = NewJob(1, "a", 1, 0, max_attempts=2)
+Submit = Callable[[Ref], Op]
+SUBMITS: Final[tuple[Submit, ...]] = (
+    lambda ref: ops.Complete(ref, 1),
+    lambda ref: ops.CompleteMany(((ref, 1),)),
+    lambda ref: ops.Fail(ref, "x"),
+    lambda ref: ops.Extend("w", (ref,)),
+    ops.Release,
+)
+"""Every way to present a token."""
+AFTER_A_FAILURE: Final[tuple[Op, ...]] = (
+    ops.Reopen(clean=True),
+    ops.Reopen(clean=False),
+    ops.Reap(),
+    ops.Enqueue(NewJob(1, "a", 2, idempotency_key="k")),
+)

@@ -26,9 +26,10 @@ from telha_model.state import Job, Queue
 from telha_model.states import State, Transition
 from telha_model.step import step
 from telha_model.types import Backoff, Config, NewJob, Ref, Value
-from tests.chaos.history import Call, Note
+from tests.chaos.history import Call
 from tests.chaos.history import read as read_history
 from tests.harness.decode import Decoder, Observed
+from tests.harness.lives import Life, lives
 from tests.harness.values import Names, packed, value_of
 
 ROWS: Final = "rows-{}.json"
@@ -55,15 +56,6 @@ class Snapshot(NamedTuple):
     jobs: dict[str, Job]
     high_water_ms: int
     problems: list[str]
-
-
-class _Life(NamedTuple):
-    """One life: what was said when it had opened, when it was killed, and the calls."""
-
-    number: int
-    opened: dict[str, Any]
-    killed_at: float
-    calls: list[Call]
 
 
 class _Part(NamedTuple):
@@ -117,7 +109,7 @@ def judge(root: Path, config: Config) -> Report:
     report = Report()
     before = Snapshot({}, 0, [])
     created: dict[str, str] = {}
-    for life in _lives(root / "history.ndjson"):
+    for life in lives(root / "history.ndjson"):
         after = look(root / ROWS.format(life.number))
         report.lives += 1
         report.calls += len(life.calls)
@@ -137,7 +129,7 @@ def judge(root: Path, config: Config) -> Report:
     return report
 
 
-def _judge_life(config: Config, life: _Life, before: Snapshot, after: Snapshot, report: Report) -> None:
+def _judge_life(config: Config, life: Life, before: Snapshot, after: Snapshot, report: Report) -> None:
     parts, together, limits = _parts(config, life, before, after)
     found: dict[str, Found] = {}
     for job in before.jobs.keys() | after.jobs.keys() | parts.keys():
@@ -168,27 +160,11 @@ def _judge_life(config: Config, life: _Life, before: Snapshot, after: Snapshot, 
             report.sentences.append(f"life {life.number}: {name} asked for {limit} jobs and got {happened[name]}")
 
 
-def _started(config: Config, life: _Life, before: Snapshot, old: Job | None) -> Queue:
+def _started(config: Config, life: Life, before: Snapshot, old: Job | None) -> Queue:
     """The projection on one job as the life found it."""
     jobs = () if old is None else (old,)
     queue = Queue(before.high_water_ms, life.opened["incarnation"], JOB + len(jobs), jobs, (), None)
     return step(config, queue, ops.Reopen(clean=True))[1]
-
-
-def _lives(path: Path) -> Iterator[_Life]:
-    """The lives of a history. A call that was announced after the kill never reached anybody."""
-    opened: dict[str, Any] = {}
-    calls: list[Call] = []
-    for line in read_history(path):
-        match line:
-            case Note("opened", data):
-                opened, calls = data, []
-            case Note("killed", data, at):
-                yield _Life(data["life"], opened, at, [call for call in calls if call.asked_at <= at])
-            case Call():
-                calls.append(line)
-            case _:
-                pass
 
 
 def _find_duplicates(path: Path, rows: Snapshot, report: Report) -> None:
@@ -208,7 +184,7 @@ def _find_duplicates(path: Path, rows: Snapshot, report: Report) -> None:
 
 
 def _parts(
-    config: Config, life: _Life, before: Snapshot, after: Snapshot
+    config: Config, life: Life, before: Snapshot, after: Snapshot
 ) -> tuple[dict[str, list[Asked]], dict[str, list[str]], dict[str, int]]:
     """The calls of each job; the jobs of each unanswered call that happens to all or none; how many jobs each
     unanswered lease can have got.
@@ -230,7 +206,7 @@ def _parts(
     return parts, together, limits
 
 
-def _asked(call: Call, life: _Life, op: ops.Op, fits: Callable[[Reply], bool], at_ms: int | None = None) -> Asked:
+def _asked(call: Call, life: Life, op: ops.Op, fits: Callable[[Reply], bool], at_ms: int | None = None) -> Asked:
     told = call.told is not None
     return Asked(
         call.id,
@@ -242,7 +218,7 @@ def _asked(call: Call, life: _Life, op: ops.Op, fits: Callable[[Reply], bool], a
     )
 
 
-def _perhaps_granted(call: Call, life: _Life, before: Snapshot, after: Snapshot) -> list[_Part]:
+def _perhaps_granted(call: Call, life: Life, before: Snapshot, after: Snapshot) -> list[_Part]:
     """An unanswered lease may have got any job that this worker was granted in this life."""
     worker, found = call.given["worker"], []
     for name, job in after.jobs.items():
@@ -253,7 +229,7 @@ def _perhaps_granted(call: Call, life: _Life, before: Snapshot, after: Snapshot)
     return found
 
 
-def _of(config: Config, call: Call, life: _Life, by_payload: Mapping[Value, str]) -> Iterator[_Part]:
+def _of(config: Config, call: Call, life: Life, by_payload: Mapping[Value, str]) -> Iterator[_Part]:
     """The parts of any other call, and of an answered lease."""
     told, given, part = _told(call), call.given, partial(_asked, call, life)
     match call.call:
@@ -286,7 +262,7 @@ def _of(config: Config, call: Call, life: _Life, by_payload: Mapping[Value, str]
 
 
 def _made(
-    call: Call, life: _Life, jobs: Sequence[dict[str, Any]], told: Any, by_payload: Mapping[Value, str]
+    call: Call, life: Life, jobs: Sequence[dict[str, Any]], told: Any, by_payload: Mapping[Value, str]
 ) -> Iterator[_Part]:
     for index, one in enumerate(jobs):
         payload = value_of(packed(one["payload"]))

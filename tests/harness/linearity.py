@@ -28,12 +28,10 @@ from telha_model.replies import Leased
 from telha_model.state import Job, Queue, new_queue
 from telha_model.states import Transition
 from telha_model.types import Config
-from tests.chaos.history import Call as Said
-from tests.chaos.history import Note
-from tests.chaos.history import read as read_history
-from tests.harness.concurrent import Life, Numbers, Trace, Translator, answer, gone, ids_of
+from tests.harness.concurrent import Numbers, Trace, Translator, answer, gone, ids_of
 from tests.harness.decode import Decoder, Observed
 from tests.harness.judging import ROWS, Report, model_config
+from tests.harness.lives import Life, lives
 from tests.harness.values import Names
 from tests.harness.waking import ready, waits
 
@@ -233,37 +231,18 @@ def _swept_too_much(run: _Run, life: Life, seen: Observed) -> list[str]:
 
 
 def _read(root: Path, config: Config) -> _Run:
-    lives = _lives(root / "history.ndjson")
-    raw = [json.loads((root / ROWS.format(life.number)).read_text()) for life in lives]
+    run = lives(root / "history.ndjson")
+    raw = [json.loads((root / ROWS.format(life.number)).read_text()) for life in run]
     pairs = [
         {family: [(bytes.fromhex(k), bytes.fromhex(v)) for k, v in found] for family, found in one.items()}
         for one in raw
     ]
     numbers = Numbers(
-        [job for life in lives for said in life.calls for job in ids_of(said)]
+        [job for life in run for said in life.calls for job in ids_of(said)]
         + [key.hex() for one in pairs for key, _ in one["ids"]]
     )
     names = Names()
     for job in numbers.ids:
         names.created(UUID(hex=job))
     decoder = Decoder(names)
-    return _Run(
-        config, lives, numbers, [decoder.observe(one) for one in pairs], [gone(life, numbers) for life in lives]
-    )
-
-
-def _lives(path: Path) -> list[Life]:
-    """The lives of a history. A call that was announced after the kill never reached anybody."""
-    found, opened = list[Life](), dict[str, Any]()
-    calls: list[Said] = []
-    for line in read_history(path):
-        match line:
-            case Note("opened", data):
-                opened, calls = data, []
-            case Note("killed", data, at):
-                found.append(Life(data["life"], opened, at, [call for call in calls if call.asked_at <= at]))
-            case Said():
-                calls.append(line)
-            case _:
-                pass
-    return found
+    return _Run(config, run, numbers, [decoder.observe(one) for one in pairs], [gone(life, numbers) for life in run])

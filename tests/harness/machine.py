@@ -33,9 +33,13 @@ from telha_model.states import FAILED, LEASED
 from telha_model.types import OVERSIZE, Config, NewJob, Ref, Value
 from tests.harness.classes import Hits
 from tests.harness.draws import (
+    A_JOB,
+    AFTER_A_FAILURE,
     LEASES,
     START_MS,
+    SUBMITS,
     TTL_MS,
+    Submit,
     any_jobs,
     configs,
     keyed_jobs,
@@ -48,56 +52,11 @@ from tests.harness.draws import (
     waits,
 )
 from tests.harness.lockstep import Keep, Lockstep, Subjects
+from tests.harness.steady import make_steady
 
+make_steady()
 PUBLIC_EVERY: Final = 5
 """The public interface's view costs more than all else together; it is asked at every fifth step and at the end."""
-REQUIRED: Final = (
-    "a lease expires and is granted again",
-    "a released job is granted again",
-    "a due failed job is leased directly",
-    "a stale submit meets a higher generation's lease",
-    "a submit after reap is stale",
-    "a submit after release is stale",
-    "a submit after cancel is stale",
-    "a token that was never issued",
-    "a submit repeats",
-    "a submit repeats under a new lease",
-    "a release after the deadline",
-    "a submit after the deadline, before the sweep",
-    "an extension after the deadline, before the sweep",
-    "an extension at its limit",
-    "death by attempts",
-    "death by expiry",
-    "death by rejection",
-    "death by cancel",
-    "a retry after death by expiry",
-    "a key is met pending",
-    "a key is met leased",
-    "a key is met failed",
-    "a key is met completed",
-    "a key is met dead",
-    "a key conflicts",
-    "a follow-up meets a key",
-    "a follow-up meets the completed job itself",
-    "a follow-up conflicts",
-    "the incarnation makes a generation jump",
-    "an unclean end with a lease out",
-    "a clean reopening with a lease out",
-    "reopening turns the ring",
-    "a full log swallows more",
-    "the ring turns",
-    "a filter passes the head of the ring over",
-    "a batch serves several scopes",
-    "two scopes join at once",
-    "an urgent job goes first",
-    "an earlier due time goes first",
-    "a sweep promotes",
-    "a sweep purges",
-    "a sweep leaves work behind",
-    "a sweep does several kinds of work",
-    "a bulk call has several outcomes",
-)
-"""What the gate's runs must reach, all blocks together."""
 
 
 class LockstepMachine(RuleBasedStateMachine):
@@ -228,14 +187,20 @@ class LockstepMachine(RuleBasedStateMachine):
         self._pass(FAILED, late_ms)
         return _granted(self.do(ops.Lease("w", 2)))
 
-    @rule(target=tokens, ref=tokens)
-    def expire_and_lease_again(self, ref: Ref) -> MultipleResults[Ref]:
-        self._pass(LEASED, 0)
+    @rule(target=tokens, submit=small(SUBMITS), leased=small((True, True, False)))
+    def submit_after_the_sweep(self, submit: Submit, leased: bool) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(A_JOB))
+        old = _granted(self.do(ops.Lease("w", 2, (1,), ("a",)))).values
+        self.do(ops.Advance(TTL_MS))
         self.do(ops.Reap())
-        self.do(ops.Advance(TTL_MS + 1))
-        granted = _granted(self.do(ops.Lease("other", 4)))
-        self.do(ops.Fail(ref, "x"))
-        return granted
+        if leased:
+            self.do(ops.Advance(TTL_MS + 1))
+            again = _granted(self.do(ops.Lease("other", 4, (1,), ("a",))))
+        else:
+            again = multiple(*old)
+        for ref in old:
+            self.do(submit(ref))
+        return again
 
     @rule(target=tokens, ms=waits, progress=small((None, 2)))
     def lease_and_extend(self, ms: int, progress: Value) -> MultipleResults[Ref]:
@@ -247,17 +212,22 @@ class LockstepMachine(RuleBasedStateMachine):
 
     @rule(target=tokens, times=small((1, 7)))
     def lease_and_release(self, times: int) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(A_JOB))
         granted: list[Ref] = []
         for _ in range(times):
             granted += _granted(self.do(ops.Lease("w", 1, (1,)))).values
             self.do(ops.Release(granted[-1] if granted else Ref(0, 1)))
+        for ref in granted[-1:]:
+            self.do(ops.Complete(ref, 1))
         return multiple(*granted)
 
-    @rule(target=tokens, result=small((1, 2)), news=st.lists(keyed_jobs, max_size=2).map(tuple))
-    def lease_and_complete(self, result: Value, news: tuple[NewJob, ...]) -> MultipleResults[Ref]:
+    @rule(target=tokens, again=small(SUBMITS), news=st.lists(keyed_jobs, max_size=2).map(tuple))
+    def lease_and_complete(self, again: Submit, news: tuple[NewJob, ...]) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(A_JOB))
         granted = _granted(self.do(ops.Lease("w")))
         for ref in granted.values:
-            self.do(ops.Complete(ref, result, news))
+            self.do(ops.Complete(ref, 1, news))
+            self.do(again(ref))
         return granted
 
     @rule(target=submits, retryable=small((True, False)))
@@ -292,6 +262,26 @@ class LockstepMachine(RuleBasedStateMachine):
             self.do(op)
         return again
 
+    @rule(target=tokens, submit=small(SUBMITS), late_ms=small((0, 1)))
+    def lease_and_submit_late(self, submit: Submit, late_ms: int) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(A_JOB))
+        granted = _granted(self.do(ops.Lease("w")))
+        self._pass(LEASED, late_ms)
+        for ref in granted.values:
+            self.do(submit(ref))
+        return granted
+
+    @rule(target=tokens, then=small(AFTER_A_FAILURE))
+    def fail_a_new_job_and_then(self, then: Op) -> MultipleResults[Ref]:
+        self.do(ops.Enqueue(A_JOB._replace(idempotency_key="k")))
+        granted = _granted(self.do(ops.Lease("w", 1, (1,), ("a",))))
+        for ref in granted.values:
+            self.do(ops.Fail(ref, "x"))
+        if isinstance(then, ops.Reap):
+            self._pass(FAILED, 0)
+        self.do(then)
+        return granted
+
     @rule(target=tokens, new=keyed_jobs | new_jobs)
     def enqueue_and_lease(self, new: NewJob) -> MultipleResults[Ref]:
         self.do(ops.Enqueue(new))
@@ -305,19 +295,14 @@ class LockstepMachine(RuleBasedStateMachine):
             self.do(ops.Retry(job_id))
         return created
 
-    @rule(target=tokens)
-    def crash_and_lease_again(self) -> MultipleResults[Ref]:
+    @rule(target=tokens, clean=small((False, True)))
+    def reopen_and_lease_again(self, clean: bool) -> MultipleResults[Ref]:
         granted = _granted(self.do(ops.Lease("w", 2))).values
-        self.do(ops.Reopen(clean=False))
+        self.do(ops.Reopen(clean))
         for ref in granted[:1]:
             self.do(ops.Fail(ref, "x"))
         self._pass(FAILED, 0)
         return multiple(*granted, *_granted(self.do(ops.Lease("w", 4))).values)
-
-    @rule(ref=tokens)
-    def expire_and_release(self, ref: Ref) -> None:
-        self._pass(LEASED, 0)
-        self.do(ops.Release(ref))
 
     @rule(clean=st.booleans())
     def reopen(self, clean: bool) -> None:
@@ -344,11 +329,11 @@ class LockstepMachine(RuleBasedStateMachine):
         return multiple(op) if isinstance(self.do(op), Completed | Failed) else multiple()
 
     def _pass(self, state: object, late_ms: int) -> None:
-        """Let time pass to when the first job in a state is due, or `late_ms` more."""
+        """Let time pass to when the next job in a state is due, or `late_ms` more."""
         queue = self._lockstep().queue
         times = [job.deadline_ms if state is LEASED else job.due_ms for job in queue.jobs if job.state is state]
-        waits = [at_ms - queue.now_ms for at_ms in times if at_ms is not None]
-        self.do(ops.Advance(max(0, min(waits, default=0)) + late_ms))
+        waits = [at_ms - queue.now_ms for at_ms in times if at_ms is not None and at_ms > queue.now_ms]
+        self.do(ops.Advance(min(waits, default=0) + late_ms))
 
 
 def machine(

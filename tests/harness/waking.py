@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from telha_model.witness import Ready, Waited
-from tests.harness.concurrent import Life, answer
+from tests.harness.concurrent import answer
+from tests.harness.lives import Life
 
 
 def waits(life: Life) -> Iterator[Waited]:

@@ -14,10 +14,57 @@ from tests.harness import machine as module
 from tests.harness.classes import counted
 from tests.harness.lanes import SEEDS, machine_keeper
 from tests.harness.lockstep import DisagreementError
-from tests.harness.machine import REQUIRED, machine, settings_of
+from tests.harness.machine import machine, settings_of
 from tests.harness.subject import EngineSubject, TamperedSubject
 from tests.harness.subjects import SUBJECTS
 
+REQUIRED = (
+    "a lease expires and is granted again",
+    "a released job is granted again",
+    "a due failed job is leased directly",
+    "a stale submit meets a higher generation's lease",
+    "a submit after reap is stale",
+    "a submit after release is stale",
+    "a submit after cancel is stale",
+    "a token that was never issued",
+    "a submit repeats",
+    "a submit repeats under a new lease",
+    "a release after the deadline",
+    "a submit after the deadline, before the sweep",
+    "an extension after the deadline, before the sweep",
+    "an extension at its limit",
+    "death by attempts",
+    "death by expiry",
+    "death by rejection",
+    "death by cancel",
+    "a retry after death by expiry",
+    "a key is met pending",
+    "a key is met leased",
+    "a key is met failed",
+    "a key is met completed",
+    "a key is met dead",
+    "a key conflicts",
+    "a follow-up meets a key",
+    "a follow-up meets the completed job itself",
+    "a follow-up conflicts",
+    "the incarnation makes a generation jump",
+    "an unclean end with a lease out",
+    "a clean reopening with a lease out",
+    "reopening turns the ring",
+    "a full log swallows more",
+    "the ring turns",
+    "a filter passes the head of the ring over",
+    "a batch serves several scopes",
+    "two scopes join at once",
+    "an urgent job goes first",
+    "an earlier due time goes first",
+    "a sweep promotes",
+    "a sweep purges",
+    "a sweep leaves work behind",
+    "a sweep does several kinds of work",
+    "a bulk call has several outcomes",
+)
+"""What the gate's runs must reach, all blocks together."""
 STEPS_PER_RUN_MIN = 25
 FIELDS = (
     "max_examples",

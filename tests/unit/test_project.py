@@ -1,5 +1,6 @@
 """The scaffold's own promises: the Hypothesis profiles, and the checks of scripts/_lib, each shown to ring."""
 
+import importlib
 import inspect
 import json
 import os
@@ -8,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from scripts._lib import arrows, pins, sizes
 
@@ -110,6 +113,28 @@ def test_the_default_profile_is_the_gate(request: pytest.FixtureRequest) -> None
     """Without `--hypothesis-profile` the gate is loaded."""
     asked = request.config.getoption("--hypothesis-profile")
     assert (asked or "gate") == settings.get_current_profile_name()
+
+
+def drawn() -> list[int]:
+    """What a seed draws."""
+    found: list[int] = []
+
+    @hypothesis.seed(1)
+    @hypothesis.given(st.integers(0, 2**62))
+    def take(number: int) -> None:
+        found.append(number)
+
+    take()
+    return found
+
+
+def test_what_is_imported_moves_no_random_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed draws the same before and after a module full of constants comes in."""
+    before = drawn()
+    (tmp_path / "full_of_constants.py").write_text(f"X = {[1_000_003 * place for place in range(500)]}")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("full_of_constants")
+    assert drawn() == before
 
 
 def test_a_function_of_61_lines_is_reported() -> None:
