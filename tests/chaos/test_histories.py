@@ -1,7 +1,6 @@
 """The lane `histories`: a run that holds, the same run tampered with, and servers that are broken in its way."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,8 +27,6 @@ def lane(body: Callable[[Run], None]) -> Lane:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of a run that held."""
-    if os.environ.get("CI"):
-        pytest.skip("one run in about twenty raises an alarm that is not explained yet: scripts/chaos --lane histories")
     target = tmp_path_factory.mktemp("histories") / "run"
 
     def body(run: Run) -> None:
@@ -119,9 +116,10 @@ def test_a_history_that_was_tampered_with_is_found(
     """One line of the first life of a real run is changed, and the report says which promise that breaks."""
     lines = lines_of(kept)
     tamper(lines)
-    end = next(place for place, line in enumerate(lines) if line.get("what") == "killed")
+    # Up to the next open: what a caller had in hand when the server was killed was told by this life.
+    end = next(place for place, line in enumerate(lines) if place and line.get("what") == "opened")
     shutil.copy(kept / "database-0" / "rows-1.json", tmp_path)
-    (tmp_path / "history.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines[: end + 1]))
+    (tmp_path / "history.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines[:end]))
     report = judged(tmp_path, CONFIG, Random(1)).report
     assert getattr(report, word) >= 1, report
 
