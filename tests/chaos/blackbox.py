@@ -17,7 +17,7 @@ from tests.chaos.frame import FoundError, Lane, Run
 from tests.chaos.history import History
 from tests.chaos.load import Crew, Line
 from tests.chaos.remote import Caller, Owner
-from tests.harness.judging import ROWS, Report, judged, snapshot
+from tests.harness.judging import ROWS, judge_kept, judged, snapshot, take
 
 CI_LIVES: Final = 16
 LIVES_PER_DATABASE: Final = 16
@@ -63,7 +63,7 @@ def _one_database(run: Run, root: Path, chance: Random, before: int) -> int:
             _last_life(root, history, line, lives + 1)
         finally:
             crew.end()
-    _take(run, judged(root, CONFIG))
+    take(run, judged(root, CONFIG))
     return lives
 
 
@@ -109,37 +109,11 @@ def _stop_on(line: Line) -> None:
         raise line.failure
 
 
-def _take(run: Run, report: Report) -> None:
-    tally = run.tally
-    tally.lost += report.lost
-    tally.unexpected += report.unexpected
-    tally.duplicated += report.duplicated
-    tally.recovered += report.recovered
-    tally.covered["calls"] += report.calls
-    tally.covered["calls without an answer"] += report.unanswered
-    tally.covered["jobs"] += report.jobs
-    if report.sentences:
-        raise FoundError(f"{len(report.sentences)} things cannot be: {'; '.join(report.sentences[:3])}")
-
-
-def _judge(directory: Path) -> str:
-    """Judge a kept run: every database in it."""
-    told = []
-    for root in sorted(directory.glob("database-*")):
-        report = judged(root, CONFIG)
-        if report.sentences:
-            raise FoundError("; ".join(report.sentences[:3]))
-        told.append(f"{report.lives} lives, {report.calls} calls, {report.jobs} jobs")
-    if not told:
-        raise FoundError(f"{directory} holds no run of this lane")
-    return "; ".join(told)
-
-
 LANE: Final = Lane(
     name="blackbox",
     proves="under load and random kills every answer stands; what was not answered happened whole or not at all",
     cannot="that a rare interleaving came up; anything about power",
     body=_body,
     repeats=False,
-    judge=_judge,
+    judge=lambda directory: judge_kept(directory, lambda root: judged(root, CONFIG)),
 )

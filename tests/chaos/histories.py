@@ -19,7 +19,7 @@ from tests.chaos.frame import HISTORY, FoundError, Lane, Run
 from tests.chaos.history import History
 from tests.chaos.roles import WAKE
 from tests.chaos.service import Service
-from tests.harness.judging import ROWS, snapshot
+from tests.harness.judging import ROWS, judge_kept, snapshot, take
 from tests.harness.linearity import Judged, judged
 
 CONFIG: Final[dict[str, Any]] = blackbox.CONFIG | {"lease_ttl_ms": 400}
@@ -50,7 +50,9 @@ def body(run: Run, plan: Plan) -> None:
     while run.goes_on(done, ci=CI_DATABASES):
         root = run.room(f"database-{done}")
         chance = Random(f"{run.seed}/{done}")
-        _take(run, one_database(run, root, chance, plan))
+        found = one_database(run, root, chance, plan)
+        run.tally.covered += found.covered
+        take(run, found.report)
         done += 1
     covered = run.tally.covered
     if not covered["kills with calls in flight"] >= covered["kills"] * UNANSWERED_SHARE_MIN:
@@ -94,38 +96,11 @@ def _grow(history: Path, lines: int, fleet: Fleet) -> None:
             lines -= file.read().count(b"\n")
 
 
-def _take(run: Run, found: Judged) -> None:
-    tally, report = run.tally, found.report
-    tally.lost += report.lost
-    tally.unexpected += report.unexpected
-    tally.duplicated += report.duplicated
-    tally.recovered += report.recovered
-    tally.covered["calls"] += report.calls
-    tally.covered["calls without an answer"] += report.unanswered
-    tally.covered["jobs"] += report.jobs
-    tally.covered += found.covered
-    if report.sentences:
-        raise FoundError(f"{len(report.sentences)} things cannot be: {'; '.join(report.sentences[:3])}")
-
-
-def _judge(directory: Path) -> str:
-    """Judge a kept run: every database in it."""
-    told = []
-    for root in sorted(directory.glob("database-*")):
-        found = judged(root, CONFIG, Random(0))
-        if found.report.sentences:
-            raise FoundError("; ".join(found.report.sentences[:3]))
-        told.append(f"{found.report.lives} lives, {found.report.calls} calls, {found.report.jobs} jobs")
-    if not told:
-        raise FoundError(f"{directory} holds no run of this lane")
-    return "; ".join(told)
-
-
 LANE: Final = Lane(
     name="histories",
     proves="what eight callers at once were told over gRPC is what one after another would be, over kills",
     cannot="that a rare interleaving came up; anything about power or networks that lose packets",
     body=lambda run: body(run, Plan()),
     repeats=False,
-    judge=_judge,
+    judge=lambda directory: judge_kept(directory, lambda root: judged(root, CONFIG, Random(0)).report),
 )

@@ -26,6 +26,7 @@ from telha_model.state import Job, Queue
 from telha_model.states import State, Transition
 from telha_model.step import step
 from telha_model.types import Backoff, Config, NewJob, Ref, Value
+from tests.chaos.frame import FoundError, Run
 from tests.chaos.history import Call
 from tests.chaos.history import read as read_history
 from tests.harness.decode import Decoder, Observed
@@ -359,3 +360,33 @@ def model_config(told: Mapping[str, Any]) -> Config:
 def judged(root: Path, config: Mapping[str, Any]) -> Report:
     """Judge a run's directory, whose process had these settings."""
     return judge(root, model_config(config))
+
+
+# -- for lanes
+
+
+def take(run: Run, report: Report) -> None:
+    """Count a report in a run's tally; `FoundError` when something cannot be."""
+    tally = run.tally
+    tally.lost += report.lost
+    tally.unexpected += report.unexpected
+    tally.duplicated += report.duplicated
+    tally.recovered += report.recovered
+    tally.covered["calls"] += report.calls
+    tally.covered["calls without an answer"] += report.unanswered
+    tally.covered["jobs"] += report.jobs
+    if report.sentences:
+        raise FoundError(f"{len(report.sentences)} things cannot be: {'; '.join(report.sentences[:3])}")
+
+
+def judge_kept(directory: Path, judge: Callable[[Path], Report]) -> str:
+    """Judge a kept run, every database in it; what was judged. `FoundError` when something cannot be."""
+    told = []
+    for root in sorted(directory.glob("database-*")):
+        report = judge(root)
+        if report.sentences:
+            raise FoundError("; ".join(report.sentences[:3]))
+        told.append(f"{report.lives} lives, {report.calls} calls, {report.jobs} jobs")
+    if not told:
+        raise FoundError(f"{directory} holds no run of this lane")
+    return "; ".join(told)
