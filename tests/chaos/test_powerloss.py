@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from telha_jobs.store.rocks import Durability
+from tests.chaos import powerloss
 from tests.chaos.frame import KEPT_VARIABLE, Run, Verdict, play
 from tests.chaos.powerloss import LANE, sampled_log
-from tests.chaos.powertrace import killed
+from tests.chaos.powertrace import Killed, killed
 from tests.chaos.wal import parse
-from tests.harness.mutants import mutant
-from tests.harness.mutation import environment
+from tests.harness.mutants import MUTANTS
 
 
 def cut(durability: Durability, seed: int = 1) -> Verdict:
@@ -40,24 +41,33 @@ def test_at_os_commits_are_lost_and_their_leases_with_them() -> None:
     assert verdict.covered["leases of jobs whose lease was lost"] > 20
 
 
-EARLY = (
+EARLY: Final = {
     "the sync is left out",
+    "the reply leaves before its sync",
     "the reply is a commit ahead of the sync",
     "a sync counts for what was written while it ran",
     "a commit is two batches",
     "the open mark is not synced",
-)
+}
 
 
-@pytest.mark.parametrize("name", EARLY)
-def test_an_answer_too_early_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that answers before its commit is durable, or writes it in halves, is found out at its first bad cut."""
-    for variable in ("TELHA_MUTANT", "PYTHONPATH"):
-        monkeypatch.setenv(variable, environment(mutant(name))[variable])
+def test_queues_that_answer_too_early_have_to_die_in_this_lane() -> None:
+    """Of the catalogue's mutants, each of which CI runs once in its lanes (tests/stateful/test_mutants.py)."""
+    assert {one.name for one in MUTANTS if "powerloss" in one.lanes} >= EARLY
+
+
+def test_the_image_of_a_bad_cut_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that tell of a commit more than was synced: the first cut that takes it back is found and counted."""
+
+    def early(*args: Any, **given: Any) -> Killed:
+        died = killed(*args, **given)
+        return died._replace(answers=[one._replace(sequence=one.sequence + 1) for one in died.answers])
+
+    monkeypatch.setattr(powerloss, "killed", early)
     monkeypatch.setenv(KEPT_VARIABLE, str(tmp_path))
     verdict = cut("sync")
-    assert verdict.finding is not None
-    assert verdict.lost + verdict.unexpected + verdict.duplicated > 0
+    assert (verdict.lost, verdict.unexpected, verdict.duplicated) == (1, 0, 0)
+    assert "was answered for and is gone" in (verdict.finding or "")
     assert verdict.kept is not None
     assert (verdict.kept / "image").is_dir()
 
