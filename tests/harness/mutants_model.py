@@ -83,8 +83,8 @@ OF_MODEL: Final[tuple[Mutant, ...]] = (
         "no early run",
         "explore:order",
         _LEASE,
-        "is_ready(job, now_ms)",
-        "is_ready(job, now_ms + 1)",
+        "due_ms <= now_ms and",
+        "due_ms <= now_ms + 1 and",
     ),
     Mutant(
         "model: a served scope stays at the head",

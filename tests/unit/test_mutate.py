@@ -128,7 +128,7 @@ def test_the_lane_kills_and_lets_live() -> None:
         "hangs": "run",
         "cannot be imported": "import",
     }
-    assert found["hangs"][1] == "hangs"
+    assert "computes for more than" in found["hangs"][1]
 
 
 @pytest.mark.parametrize("given", [["--module", "nobody"], ["--sample", "0"], ["--jobs", "0"]], ids=" ".join)
