@@ -16,6 +16,7 @@ from unittest.mock import patch
 from uuid import UUID
 
 from telha_jobs import JobQueue, Lease, LeaseRef, NewJob, Outcome, QueueError, Receipt
+from telha_jobs.engine.engine import Engine
 from telha_jobs.engine.unit import Unit
 from telha_jobs.store.port import Conflict
 from telha_model import ops, replies
@@ -86,6 +87,7 @@ class Journal:
         self._queue = queue
         self._local = threading.local()
         self._commits: list[_Commit] = []
+        self._unit: tuple[Unit, list[_Call]] | None = None  # the newest unit of work, and whose calls changed it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
@@ -93,18 +95,42 @@ class Journal:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Note every commit of this process while it lasts."""
-        commit = Unit.commit
+        commit, write = Unit.commit, Engine.write
 
         def noted(unit: Unit) -> Conflict | None:
             before = unit.shared.store.sequence
             moved = sum(slot.before is not slot.now for slot in unit._slots.values())
             answer = commit(unit)
             if answer is None and unit.shared.store.sequence != before:
-                self._commits.append(_Commit(unit.now, getattr(self._local, "call", None), moved))
+                for call in self._calls_of(unit):
+                    self._commits.append(_Commit(unit.now, call, moved))
             return answer
 
-        with patch.object(Unit, "commit", noted):
+        def written(engine: Engine, operation: Callable[[Unit], Any]) -> Any:
+            return write(engine, self._claimed(operation, getattr(self._local, "call", None)))
+
+        with patch.object(Unit, "commit", noted), patch.object(Engine, "write", written):
             yield
+
+    def _claimed(self, operation: Callable[[Unit], Any], call: _Call | None) -> Callable[[Unit], Any]:
+        """The operation, saying whose it is when it changes something: another thread's leader may run it."""
+
+        def run(unit: Unit) -> Any:
+            mark = unit.mark
+            reply = operation(unit)
+            if call is not None and unit.mark != mark:
+                if self._unit is None or self._unit[0] is not unit:
+                    self._unit = unit, []
+                self._unit[1].append(call)
+            return reply
+
+        return run
+
+    def _calls_of(self, unit: Unit) -> list[_Call | None]:
+        """Whose work a unit is, in the order in which they did it; that of polls and the reaper is their thread's."""
+        if self._unit is not None and self._unit[0] is unit:
+            return [*self._unit[1]]
+        return [getattr(self._local, "call", None)]
 
     def _noted(self, say: Callable[[_Numbers], Op], ask: Callable[[], Any]) -> Any:
         call = self._local.call = _Call(say)

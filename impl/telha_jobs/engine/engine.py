@@ -15,12 +15,14 @@ from telha_jobs.engine.find import BadRowError
 from telha_jobs.engine.observer import Observer
 from telha_jobs.engine.shared import Shared
 from telha_jobs.engine.sweep import Sweep
+from telha_jobs.engine.turns import Call, Turns
 from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobUnreadableError, QueueError, QueueUnavailableError, StaleLeaseError
 from telha_jobs.store.port import Store
 from telha_jobs.types import ReapReport
 
 _CLOSED = "the queue is closed: open it again"
+_INTERRUPTED = "the thread that wrote for this call too was interrupted: look at the job"
 _CONFLICTS_MAX = 100
 _FOREIGN_CLOCK_PAUSE_S = 0.05
 """How long a poll trusts that a clock it knows nothing about was not moved."""
@@ -46,6 +48,7 @@ class Engine:
         self._shared = Shared(store, config)
         self._in_step = True  # what is derived in memory is what the rows say
         self._polling = 0  # polls that wait for work
+        self._turns = Turns()
         self._watchers: list[Callable[[], None]] = []
         self._observer: Observer | None = None
 
@@ -88,8 +91,13 @@ class Engine:
     # -- running operations
 
     def write(self, operation: Callable[[Unit], Reply]) -> Reply:
-        """Run one operation as one commit. Its reply or refusal leaves when it is durable."""
-        return self._reply(self._run, operation)
+        """Run one operation as one commit, or together with those of other threads that wait to write.
+
+        Its reply or refusal leaves when it is durable.
+        """
+        if self._lock.acquire(blocking=False):
+            return self._reply_inside(self._run, operation)
+        return self._take_turn(operation)
 
     def write_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
         """Run the operations of several calls, in their order, as one commit with one wait for durability.
@@ -160,17 +168,24 @@ class Engine:
 
     def _reply(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
         """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""
-        with self._lock:
-            try:
-                reply = run(subject)
-            except QueueUnavailableError:
-                self._notify()  # whoever waits learns of it too
-                raise
-            except QueueError as refusal:
-                answer: Reply | QueueError = refusal
-            else:
-                answer = reply
+        self._lock.acquire()
+        return self._reply_inside(run, subject)
+
+    def _reply_inside(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
+        """The same for who holds the lock already."""
+        try:
+            reply = run(subject)
+        except QueueUnavailableError:
+            self._notify()  # whoever waits learns of it too
+            raise
+        except QueueError as refusal:
+            answer: Reply | QueueError = refusal
             sequence = self.store.sequence
+        else:
+            answer = reply
+            sequence = self.store.sequence
+        finally:
+            self._lock.release()
         try:
             self.store.wait(sequence)
         except QueueUnavailableError:
@@ -207,6 +222,40 @@ class Engine:
                     self._notify()
                 return reply
         raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")
+
+    def _take_turn(self, operation: Callable[[Unit], Reply]) -> Reply:
+        """Write when other threads want to as well: lead, or let somebody else do it."""
+        call = Call(operation)
+        try:
+            self._turns.join(call)
+            if call.leads:
+                self._lead(call)
+        finally:
+            self._turns.leave(call)
+        if isinstance(call.answer, Exception):
+            raise call.answer
+        answer: Reply = call.answer
+        return answer
+
+    def _lead(self, own: Call) -> None:
+        """Write for everybody in line; who comes later is led by the next, while this thread waits for the disk."""
+        calls = [own]
+        try:
+            with self._lock:
+                self._turns.gather(calls)
+                answers, sequence = self._run_many([call.operation for call in calls])
+            self._turns.leave(own)
+            self.store.wait(sequence)
+            for call, answer in zip(calls, answers, strict=True):
+                call.give(answer)
+        except QueueUnavailableError as error:
+            self.wake()
+            for call in calls:
+                call.give(QueueUnavailableError(str(error), outcome=error.outcome))
+        finally:
+            for call in calls:
+                call.give(QueueUnavailableError(_INTERRUPTED, outcome="unknown"))
+                call.go()
 
     def _run_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
         try:
