@@ -23,7 +23,7 @@ class Waiter:
         self.error: Exception | None = None
         self._queue = queue
         self._filters = filters
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)  # nobody wakes it on a broken queue
         self._thread.start()
         while not queue._engine._work._waiters:  # type: ignore[attr-defined]  # how a Condition keeps who waits
             assert self._thread.is_alive()
@@ -36,14 +36,14 @@ class Waiter:
             self.error = error
 
     def answer(self) -> Lease:
-        """What it got, within ten seconds."""
+        """What it got, within five seconds."""
         self.end()
         assert self.lease is not None
         return self.lease
 
     def end(self) -> None:
         """Wait for the thread."""
-        self._thread.join(10)
+        self._thread.join(5)
         assert not self._thread.is_alive()
 
 
