@@ -34,7 +34,7 @@ def reply_before_commit() -> None:
     def early(dispatcher: Dispatcher, batch: list[Any], replies: list[Any], sequence: int) -> None:
         kept = dispatcher._index
         dispatcher._index = kept if sequence == dispatcher._sequence else 0
-        dispatcher._answer(batch, replies, sequence)
+        dispatcher._answer(dispatcher._placed(batch, replies, sequence))
         dispatcher._index = kept
 
     def answered(unit: Unit, operations: Sequence[Callable[[Unit], Any]]) -> list[Any]:

@@ -65,7 +65,7 @@ OF_WIRE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "histories",
         _DISPATCHER,
-        "waiting.future.set_result(Answers(replies[at:end], sequence, self._index))",
-        "waiting.future.set_result(Answers(replies[at:end], sequence - 1, self._index))",
+        "Answers(replies[at:end], sequence, self._index)",
+        "Answers(replies[at:end], sequence - 1, self._index)",
     ),
 )

@@ -283,7 +283,7 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
         stderr=subprocess.PIPE,
         text=True,
         # Whoever runs the tests in the background has interrupts ignored, and so would the demo.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  it starts no thread
     )
     with process:
         if process.stdout is not None:

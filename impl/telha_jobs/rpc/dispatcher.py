@@ -22,25 +22,19 @@ from telha_jobs.engine.engine import Engine
 from telha_jobs.engine.unit import Unit
 from telha_jobs.errors import QueueError, QueueUnavailableError
 from telha_jobs.rpc.calls import Operation, Places
-from telha_jobs.rpc.polls import TAKERS_PER_LOOK, Granted, Line, Polls, Stream
-from telha_jobs.types import Lease, State
+from telha_jobs.rpc.granting import Look, grant_all
+from telha_jobs.rpc.polls import Granted, Line, Polls
+from telha_jobs.types import State
 
 OPERATIONS_PER_COMMIT: Final = 1_000
 PLACES_MAX: Final = 1_000
 """A batch that makes jobs of more scopes and kinds ready is looked at by every poll."""
-GRANTS_PER_COMMIT: Final = 512
-"""Bounds of how long one commit keeps the others waiting."""
-LONE_TURNS: Final = 2
+LONE_TURNS: Final = 1
 CROWD_TURNS: Final = 12
 GATHERING_TURNS_MAX: Final = 200
 """A batch begins when nothing more arrived for so many turns of the event loop, where calls come one at a time and
 where they come in crowds; at the latest after the last of these. A turn without news takes about 10 µs.
 """
-STREAM_BYTES: Final = 1 << 20
-"""A message to a stream takes no further lease once its payloads come to this."""
-COMMIT_BYTES: Final = 16 << 20
-"""The same for all the grants of one commit."""
-
 _log = logging.getLogger("telha_jobs")
 
 
@@ -56,23 +50,16 @@ _Outcome = tuple[list[Any], int] | BaseException
 """What `Engine.write_many` answered or raised."""
 
 
+_Placed = tuple["asyncio.Future[Answers]", Answers]
+"""Who waits, and for which answers."""
+
+
 class _Waiting(NamedTuple):
     """A call in the queue of the dispatcher. No future: nobody waits for the answer."""
 
     operations: Sequence[Operation]
     future: "asyncio.Future[Answers] | None"
     ready: Places | None
-
-
-class _Look(NamedTuple):
-    """What a look found: leases by stream, how many lines it came to, whether there may be more for somebody, and how
-    long until something is due.
-    """
-
-    found: list[tuple[Stream, list[Lease]]]
-    lines: int
-    more: bool
-    pause_s: float
 
 
 class Dispatcher:
@@ -189,7 +176,7 @@ class Dispatcher:
         if doubtful:
             operations.append(partial(_ended, refs=doubtful))
         if lines is not None:  # also without any: it tells when something is due
-            operations.append(partial(_grant_all, lines=lines, engine=self._engine))
+            operations.append(partial(grant_all, lines=lines, engine=self._engine))
         if not operations and not batch:
             self._end()
             return
@@ -249,22 +236,33 @@ class Dispatcher:
                 replies, sequence = outcome
                 self._index = self._index if sequence == self._sequence else 0
                 self._sequence = sequence
-                self._answer(batch, replies, sequence)
-                if doubtful:
-                    self._room(replies[-1 if lines is None else -2])
-                if lines is not None:
-                    self._deliver(lines, replies[-1], sequence, every=every)
+                placed = self._placed(batch, replies, sequence)
+                try:
+                    if doubtful:
+                        self._room(replies[-1 if lines is None else -2])
+                    if lines is not None:
+                        self._deliver(lines, replies[-1], sequence, every=every)
+                finally:
+                    self._answer(placed)  # after those who waited for work: a producer has no use for its receipt yet
         finally:
             self._end()  # whatever happened: those that wait have their turn
 
-    def _answer(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> None:
+    def _placed(self, batch: list[_Waiting], replies: list[Any], sequence: int) -> list[_Placed]:
+        """Each call's answers, with their place in the order of the commit: before whatever it granted to polls."""
+        placed: list[_Placed] = []
         at = 0
         for waiting in batch:
             end = at + len(waiting.operations)
-            if waiting.future is not None and not waiting.future.done():
-                waiting.future.set_result(Answers(replies[at:end], sequence, self._index))
+            if waiting.future is not None:
+                placed.append((waiting.future, Answers(replies[at:end], sequence, self._index)))
             self._index += len(waiting.operations)
             at = end
+        return placed
+
+    def _answer(self, placed: list[_Placed]) -> None:
+        for future, answers in placed:
+            if not future.done():
+                future.set_result(answers)
 
     def _room(self, ended: Any) -> None:
         if isinstance(ended, list):
@@ -272,7 +270,7 @@ class Dispatcher:
                 self.polls.over(*ref)
 
     def _deliver(self, lines: list[Line], look: Any, sequence: int, *, every: bool) -> None:
-        if not isinstance(look, _Look):
+        if not isinstance(look, Look):
             _log.error("a look for jobs failed: %r", look)
             return
         for stream, leases in look.found:
@@ -334,67 +332,3 @@ def _ended(unit: Unit, *, refs: Sequence[Ref]) -> list[Ref]:
 def _is_current(unit: Unit, ref: Ref) -> bool:
     record = unit.find(ref.job_id)
     return isinstance(record, Record) and record.state is State.LEASED and record.generation == ref.generation
-
-
-def _grant_all(unit: Unit, *, lines: Sequence[Line], engine: Engine) -> _Look:
-    """Grant what is ready to those who wait, line by line, until the commit is full."""
-    allowance = _Allowance()
-    found: list[tuple[Stream, list[Lease]]] = []
-    more = False
-    for number, line in enumerate(lines):
-        if allowance.spent:
-            return _Look(found, number, more=True, pause_s=engine.pause_s(math.inf))
-        leases, dry = _grant_line(unit, line, allowance)
-        found += leases
-        more = more or not (dry or len(line.takers) < TAKERS_PER_LOOK)
-    return _Look(found, len(lines), more=more or allowance.spent, pause_s=engine.pause_s(math.inf))
-
-
-class _Allowance:
-    """What one commit may still grant."""
-
-    def __init__(self) -> None:
-        self.grants = GRANTS_PER_COMMIT
-        self.bytes = COMMIT_BYTES
-
-    @property
-    def spent(self) -> bool:
-        return self.grants <= 0 or self.bytes <= 0
-
-
-def _grant_line(unit: Unit, line: Line, allowance: _Allowance) -> tuple[list[tuple[Stream, list[Lease]]], bool]:
-    """Grant round by round, so that the streams of a line share what there is. Whether that was all."""
-    found: dict[Stream, list[Lease]] = {}
-    sizes: dict[Stream, int] = {}
-    takers, scopes = line.takers, line.filters.scopes
-    kinds = leasing.kinds_of(unit, line.filters)
-    while takers:
-        again = []
-        alone = len(takers) == 1
-        for stream, room in takers:
-            fitting = _fitting(sizes.get(stream, 0), len(found.get(stream, ()))) if alone else 1
-            wanted = min(room, allowance.grants, fitting)
-            leases = leasing.grant_kinds(unit, stream.worker, wanted, kinds, scopes)
-            if leases:
-                found.setdefault(stream, []).extend(leases)
-                size = _size(unit, leases)
-                sizes[stream] = sizes.get(stream, 0) + size
-                allowance.grants -= len(leases)
-                allowance.bytes -= size
-            if len(leases) < wanted or allowance.spent:
-                return list(found.items()), len(leases) < wanted
-            if room > wanted and sizes[stream] < STREAM_BYTES:
-                again.append((stream, room - wanted))
-        takers = again
-    return list(found.items()), False
-
-
-def _fitting(size: int, number: int) -> int:
-    """How many more leases fit into a message that has `number` of them, if they are of that size."""
-    return 1 if number == 0 else max(1, (STREAM_BYTES - size) * number // max(size, 1))
-
-
-def _size(unit: Unit, leases: list[Lease]) -> int:
-    """About how much leases add to a message."""
-    rows = [row for lease in leases if isinstance(row := unit.find(lease.job_id.bytes), Record)]
-    return sum(len(unit.payload(row) or b"") + len(row.progress or b"") + 256 for row in rows)

@@ -75,7 +75,7 @@ def test_those_who_wait_share_a_commit_and_a_sync(queue: JobQueue) -> None:
     """Ten threads find the engine taken: each has its own receipt, all from one commit and one sync."""
     before = queue._store.counters
     with busy(queue.engine, 10) as threads:
-        threads.start(*[lambda n=n: queue.enqueue(SCOPE, "k", n) for n in range(10)])  # type: ignore[misc]
+        threads.start(*[lambda n=n: queue.enqueue(SCOPE, "k", n) for n in range(10)])
     receipts = threads.join()
     after = queue._store.counters
     assert (after.commits - before.commits, after.syncs - before.syncs) == (1, 1)
@@ -120,7 +120,7 @@ def test_who_was_led_by_an_interrupted_thread_is_told_so(queue: JobQueue) -> Non
 def test_a_closed_queue_refuses_everybody_in_line(queue: JobQueue) -> None:
     """A store that fails under the leader fails all of them, each with an error of its own."""
     with busy(queue.engine, 3) as threads:
-        threads.start(*[lambda n=n: queue.enqueue(SCOPE, "k", n) for n in range(3)])  # type: ignore[misc]
+        threads.start(*[lambda n=n: queue.enqueue(SCOPE, "k", n) for n in range(3)])
         queue._store._refusal = "the storage failed"
     found = threads.join()
     assert [type(one) for one in found] == [QueueUnavailableError] * 3
