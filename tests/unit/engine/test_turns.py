@@ -1,5 +1,6 @@
 """Threads that want to write at once: one of them does it for all, and nobody waits for one that is gone."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,20 @@ from telha_jobs.engine.turns import TOGETHER_MAX, Call, Turns
 from telha_jobs.engine.unit import Unit
 
 SCOPE = UUID(int=1)
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> Iterator[None]:
+    """A test of waiting that would wait for ever fails after twenty seconds."""
+
+    def over(_signal: int, _frame: object) -> None:
+        raise TimeoutError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

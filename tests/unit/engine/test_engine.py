@@ -1,0 +1,217 @@
+"""The engine around an operation: how a sweep that is cut short ends, what observers hear, when polls are woken."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from telha_jobs import Clock, JobQueue, ManualClock, QueueUnavailableError, StaleLeaseError
+from telha_jobs.clock import SystemClock
+from telha_jobs.engine import engine as engine_module
+from telha_jobs.engine import sweep
+from telha_jobs.engine.engine import Engine
+from telha_jobs.engine.observer import Change, LeaseUse
+from telha_jobs.errors import LeaseEnd
+from telha_jobs.store.memory import MemoryDisk, MemoryStore
+from tests.field_failures.seam import Seam, queue_on
+from tests.unit.api.support import START_MS, A, lease, refusal
+
+
+class Here:
+    """A queue on a store in memory with a seam before it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START_MS)
+        self.seam = Seam(MemoryStore.open(MemoryDisk(), clock=self.clock))
+        self.queue = queue_on(self.seam, self.clock)
+
+    def expired(self, number: int) -> None:
+        """So many leases, and the time when all of them have ended."""
+        for _ in range(number):
+            self.queue.enqueue(A, "embed", None)
+            lease(self.queue)
+        self.clock.advance(300_000)
+
+
+@pytest.fixture
+def here() -> Here:
+    """An empty queue."""
+    return Here()
+
+
+def gone_at_scan(number: int) -> Callable[[str], None]:
+    """A hook that lets the store be gone from its `number`-th scan on."""
+    scans: list[str] = []
+
+    def hook(call: str) -> None:
+        if call == "scan":
+            scans.append(call)
+        if len(scans) >= number:
+            raise QueueUnavailableError("the store is gone", outcome="not_applied")
+
+    return hook
+
+
+@pytest.mark.parametrize(("scans", "outcome"), [(2, "not_applied"), (3, "unknown")], ids=["before", "after"])
+def test_a_sweep_that_is_cut_short_tells_whether_it_did_anything(
+    here: Here, monkeypatch: pytest.MonkeyPatch, scans: int, outcome: str
+) -> None:
+    """Gone before its first commit nothing was applied; gone after it, nobody can say that nothing was."""
+    monkeypatch.setattr(sweep, "CHUNK", 1)
+    here.expired(2)
+    here.seam.hook = gone_at_scan(scans)
+    assert refusal(QueueUnavailableError, here.queue.reap).outcome == outcome
+
+
+class Listener:
+    """An observer that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[LeaseUse, LeaseEnd]] = []
+        self.commits: list[tuple[int, int]] = []
+        self.beginnings: list[int] = []
+
+    def derived(self, quarantined: int) -> None:
+        """It begins."""
+        self.beginnings.append(quarantined)
+
+    def committed(self, changes: Sequence[Change], quarantined: int) -> None:
+        """A commit."""
+        self.commits.append((len(changes), quarantined))
+
+    def refused(self, use: LeaseUse, why: LeaseEnd) -> None:
+        """A use of a lease that is not current."""
+        self.refusals.append((use, why))
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a store tells is passed over."""
+        return lambda *_: None
+
+
+@pytest.fixture
+def listener(here: Here) -> Listener:
+    """Who listens to the queue."""
+    made = Listener()
+    here.queue.engine.observe(made)
+    return made
+
+
+def test_observers_hear_of_refused_leases(here: Here, listener: Listener) -> None:
+    """Of a refused call's and of those among the outcomes of a bulk call, each once."""
+    here.queue.enqueue(A, "embed", None)
+    held = lease(here.queue)
+    here.queue.release(held)
+    refusal(StaleLeaseError, lambda: here.queue.complete(held))
+    here.queue.extend("w", [held])
+    assert [use for use, _ in listener.refusals] == ["complete", "extend"]
+
+
+def test_observers_hear_of_no_refusal_when_there_was_none(here: Here, listener: Listener) -> None:
+    """Current leases are used in silence."""
+    here.queue.enqueue(A, "embed", None)
+    held = lease(here.queue)
+    here.queue.extend("w", [held])
+    here.queue.complete(held)
+    assert listener.refusals == []
+    assert listener.commits == [(1, 0)] * 4
+
+
+def test_observers_hear_of_a_conflicting_refusal_once(here: Here, listener: Listener) -> None:
+    """What was decided and could not be committed is not told."""
+    here.queue.enqueue(A, "embed", None)
+    held, other = lease(here.queue), here.queue.enqueue(A, "embed", None)
+    current = lease(here.queue)
+    assert other.job_id == current.job_id
+    here.queue.release(held)
+    here.clock.advance(1)
+    here.seam.inner.faults.conflict_next(2)  # type: ignore[union-attr]  # it is one in memory
+    here.queue.extend("w", [held, current])
+    assert [use for use, _ in listener.refusals] == ["extend"]
+
+
+def woken(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows with each time that polls are woken."""
+    times: list[None] = []
+    monkeypatch.setattr(queue.engine._work, "notify_all", lambda: times.append(None))
+    return times
+
+
+def test_nobody_is_woken_when_nobody_waits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither before the first poll nor after it has ended."""
+    times = woken(here.queue, monkeypatch)
+    here.queue.enqueue(A, "embed", None)
+    lease(here.queue, wait_ms=5)
+    assert here.queue.lease_next("w", wait_ms=5) is None
+    here.queue.enqueue(A, "embed", None)
+    assert times == []
+
+
+def paused(
+    here: Here, monkeypatch: pytest.MonkeyPatch, wait_ms: int, times_s: Sequence[float]
+) -> list[tuple[float, int]]:
+    """A poll that gets nothing, while the clock shows these times: how long it meant to sleep, and how many did."""
+    engine, sleeps = here.queue.engine, list[tuple[float, int]]()
+
+    def pause_s(remaining_s: float) -> float:
+        sleeps.append((remaining_s, engine._polling))
+        return 0.001
+
+    monkeypatch.setattr(engine, "pause_s", pause_s)
+    monkeypatch.setattr(engine_module, "monotonic", iter(times_s).__next__)
+    assert here.queue.lease_next("w", wait_ms=wait_ms) is None
+    return sleeps
+
+
+def test_a_poll_sleeps_for_what_is_left_of_its_wait(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second before its end it does, at its end it does not."""
+    assert paused(here, monkeypatch, 1_500, [0.0, 1.0, 1.5]) == [(0.5, 1)]
+
+
+def test_a_wait_of_a_millisecond_is_one(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a wait of 0 is none."""
+    assert paused(here, monkeypatch, 1, [0.0, 0.0, 1.0]) == [(0.001, 1)]
+
+
+def test_polls_that_wait_are_counted(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One while it waits, none afterwards, again and again: writers ask that before they wake anybody."""
+    for _ in range(3):
+        assert paused(here, monkeypatch, 1_000, [0.0, 0.0, 1.0]) == [(1.0, 1)]
+        assert here.queue.engine._polling == 0
+
+
+class Foreign(Clock):
+    """A clock that nobody knows anything about."""
+
+    def wall_ms(self) -> int:
+        return START_MS
+
+    def boot_ms(self) -> int:
+        return START_MS
+
+
+def pause_s(clock: Clock, due_ms: int | None, remaining_s: float = 60.0) -> float:
+    """How long a poll sleeps on a clock when the next row is due in so many milliseconds."""
+    store = MemoryStore.open(MemoryDisk(), clock=ManualClock(START_MS))
+    queue = queue_on(store, ManualClock(START_MS))
+    if due_ms is not None:
+        queue.enqueue(A, "embed", None, delay_ms=due_ms)
+    return Engine(store, queue.config, clock).pause_s(remaining_s)
+
+
+@pytest.mark.parametrize(
+    ("clock", "due_ms", "expected"),
+    [
+        (ManualClock(START_MS), 250, 60.0),
+        (SystemClock(), None, 60.0),
+        (SystemClock(), 250, 0.25),
+        (SystemClock(), 1, 0.001),
+        (SystemClock(), 90_000, 60.0),
+        (Foreign(), None, engine_module._FOREIGN_CLOCK_PAUSE_S),
+        (Foreign(), 20, 0.02),
+        (Foreign(), 90_000, engine_module._FOREIGN_CLOCK_PAUSE_S),
+    ],
+    ids=str,
+)
+def test_a_poll_sleeps_until_the_next_row_is_due(clock: Clock, due_ms: int | None, expected: float) -> None:
+    """At most for what is left of its wait; under a clock that is moved by hand for all of it."""
+    assert pause_s(clock, due_ms) == expected

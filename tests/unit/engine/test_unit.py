@@ -1,0 +1,126 @@
+"""A unit of work: what it writes, no more than what changed, and how much it says to have read."""
+
+from collections.abc import Callable
+from itertools import starmap
+from typing import Any
+
+import pytest
+
+from telha_jobs import InvalidArgumentError, ManualClock, NewJob
+from telha_jobs.engine import leases as leasing
+from telha_jobs.engine import unit as unit_module
+from telha_jobs.engine.commands import Filters, Ref
+from telha_jobs.engine.unit import Unit
+from telha_jobs.store.memory import MemoryDisk, MemoryStore
+from telha_jobs.store.port import Family, Write
+from tests.field_failures.seam import queue_on
+from tests.unit.api.support import START_MS, A, lease, refusal
+
+
+class Recorder:
+    """A queue in memory, and what its commits write, in sorted plain words."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = ManualClock(START_MS)
+        self.disk = MemoryDisk()
+        store = MemoryStore.open(self.disk, clock=self.clock)
+        self.queue = queue_on(store, self.clock)
+        self.writes: list[str] = []
+        real = store.commit
+
+        def commit(checks: Any, writes: list[Write], token: bytes) -> Any:
+            self.writes += starmap(self._plain, ((type(one).__name__, *one) for one in writes))
+            return real(checks, writes, token)
+
+        monkeypatch.setattr(store, "commit", commit)
+
+    def _plain(self, act: str, family: Any, key: bytes, value: Any = b"") -> str:
+        name = key.partition(b"/")[0].decode() if family.value == "meta" else family.value
+        return f"{act} {name}" + (f" {value:+}" if act == "Add" else "")
+
+    def of(self, act: Callable[[], object]) -> list[str]:
+        """What the commits of an act write."""
+        self.writes.clear()
+        act()
+        return sorted(self.writes)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """An empty queue that is listened to."""
+    return Recorder(monkeypatch)
+
+
+def test_an_enqueue_writes_a_job_and_what_follows_from_it(recorder: Recorder) -> None:
+    """The row, its two entries, its count and the id that no later one may be below; a new kind once."""
+    written = ["Add count +1", "Put ids", "Put jobs", "Put kind", "Put last_id", "Put ready"]
+    assert recorder.of(lambda: recorder.queue.enqueue(A, "embed", 1)) == written
+    written.remove("Put kind")
+    assert recorder.of(lambda: recorder.queue.enqueue(A, "embed", 1)) == written
+
+
+def test_a_lease_writes_what_changed(recorder: Recorder) -> None:
+    """No id was made, so none is noted."""
+    recorder.queue.enqueue(A, "embed", 1)
+    entries = ["Delete jobs", "Delete ready", "Put ids", "Put jobs", "Put last_served", "Put timers"]
+    assert recorder.of(lambda: lease(recorder.queue)) == ["Add count +1", "Add count -1", *entries]
+
+
+def test_what_stays_is_not_written_again(recorder: Recorder) -> None:
+    """A heartbeat in the millisecond of the lease writes the row alone; a later one moves the deadline's entry too."""
+    queue = recorder.queue
+    queue.enqueue(A, "embed", 1)
+    held = [lease(queue)]
+    assert recorder.of(lambda: queue.extend("w", held)) == ["Put jobs"]
+    recorder.clock.advance(10)
+    assert recorder.of(lambda: queue.extend("w", held)) == ["Delete timers", "Put jobs", "Put timers"]
+
+
+def test_counts_that_come_out_even_are_not_written(recorder: Recorder) -> None:
+    """A job that is leased and given back in one unit is pending before and after."""
+    queue = recorder.queue
+    queue.enqueue(A, "embed", 1)
+
+    def there_and_back(unit: Unit) -> None:
+        [granted] = leasing.grant(unit, "w", 1, Filters(None, None))
+        leasing.release(unit, Ref(granted.job_id.bytes, granted.generation), 0)
+
+    assert not [one for one in recorder.of(lambda: queue.engine.write(there_and_back)) if one.startswith("Add")]
+
+
+def test_large_payloads_are_written_once(recorder: Recorder) -> None:
+    """Apart from the row, when they are longer than 512 bytes encoded: no lease or heartbeat carries one along."""
+    queue = recorder.queue
+    assert "Put payloads" in recorder.of(lambda: queue.enqueue(A, "embed", "x" * 509))
+    assert "Put payloads" not in recorder.of(lambda: queue.enqueue(A, "embed", "x" * 508))
+    assert not [one for one in recorder.of(lambda: lease(queue)) if "payloads" in one]
+
+
+def test_new_kinds_of_one_commit_are_numbered_one_after_the_other(recorder: Recorder) -> None:
+    """Three of them behind two that there are: five numbers, no gap, none twice."""
+    queue = recorder.queue
+    for kinds in (["a", "b"], ["c", "b", "d", "e", "c"]):
+        queue.enqueue_many([NewJob(scope=A, kind=kind, payload=None) for kind in kinds])
+    assert queue._engine._shared.kinds.numbers == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+
+
+def test_the_last_kind_that_fits_is_taken(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number that is the maximum is given, the next one refused."""
+    monkeypatch.setattr(unit_module, "KINDS_MAX", 2)
+    recorder.queue.enqueue(A, "a", None)
+    recorder.queue.enqueue(A, "b", None)
+    refusal(InvalidArgumentError, lambda: recorder.queue.enqueue(A, "c", None))
+
+
+def test_bytes_found_are_those_of_rows(recorder: Recorder) -> None:
+    """Of two jobs, once out of what is known and once read; finding one again adds nothing."""
+    queue = recorder.queue
+    made = [queue.enqueue(A, "embed", number).job_id.bytes for number in range(2)]
+    size = sum(len(value) for value in recorder.disk.values[Family.JOBS].values())
+
+    def found(unit: Unit) -> int:
+        for job_id in (*made, *made):
+            unit.find(job_id)
+        return unit.bytes_found
+
+    assert [queue.engine.write(found) for _ in range(2)] == [size, size]
