@@ -5,8 +5,7 @@ generations and times differ from those met while exploring, so `Choice.resolve`
 it then is. Whoever walks checks that the queue's class is the one the graph promises (`Walk.places`).
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from telha_model.alphabet import offers, symbols
@@ -82,38 +81,62 @@ def _neighbours(moves: list[list[Move]]) -> list[list[Move]]:
 
 def _lay_copies(moves: list[list[Move]], neighbours: list[list[Move]], surplus: list[int]) -> None:
     """Add copies of moves until every state is left as often as it is entered."""
-    for start in range(len(moves)):
-        if surplus[start] > 0:
-            _lay_from(moves, neighbours, surplus, start)
+    _lay_near_first(moves, neighbours, surplus, [start for start in range(len(moves)) if surplus[start] > 0])
     for start in range(len(moves)):
         while surplus[start] > 0:
             surplus[start] -= 1
             surplus[0] += 1
             moves[start].append((RESTART, 0))
-    if surplus[0] > 0:
-        _lay_from(moves, neighbours, surplus, 0)
+    _lay_near_first(moves, neighbours, surplus, [0])
 
 
-def _lay_from(moves: list[list[Move]], neighbours: list[list[Move]], surplus: list[int], start: int) -> None:
-    """Lay the ways from one state with a surplus to the nearest ones with the opposite, as far as there are any."""
-    came: dict[int, tuple[int, int]] = {start: (start, STAY)}
-    work = deque([start])
-    while work and surplus[start] > 0:
-        place = work.popleft()
-        for step, target in neighbours[place]:
-            if target in came:
-                continue
-            came[target] = (place, step)
-            work.append(target)
-            copies = min(surplus[start], -surplus[target])
-            if copies > 0:
-                surplus[start] -= copies
-                surplus[target] += copies
-                end = target
-                while end != start:
-                    source, taken = came[end]
-                    moves[source] += [(taken, end)] * copies
-                    end = source
+def _lay_near_first(
+    moves: list[list[Move]], neighbours: list[list[Move]], surplus: list[int], starts: list[int]
+) -> None:
+    """Lay ways from the states with a surplus to those with the opposite, as far as there are any.
+
+    All of length one first, then all of length two: a state that takes what is near leaves to others what is near them.
+    """
+    ways = [_Ways(start) for start in starts]
+    while ways:
+        for one in ways:
+            for target in one.go_on(neighbours):
+                copies = min(surplus[one.start], -surplus[target])
+                if copies > 0:
+                    surplus[one.start] -= copies
+                    surplus[target] += copies
+                    for source, move in one.way(target):
+                        moves[source] += [move] * copies
+        ways = [one for one in ways if one.edge and surplus[one.start] > 0]
+
+
+class _Ways:
+    """The shortest ways from a state, found breadth first, a step of all of them at a time."""
+
+    __slots__ = ("came", "edge", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.came: dict[int, tuple[int, int]] = {start: (start, STAY)}
+        self.edge = [start]
+
+    def go_on(self, neighbours: list[list[Move]]) -> list[int]:
+        """The states that are one step further away."""
+        found: list[int] = []
+        for place in self.edge:
+            for step, target in neighbours[place]:
+                if target not in self.came:
+                    self.came[target] = (place, step)
+                    found.append(target)
+        self.edge = found
+        return found
+
+    def way(self, target: int) -> Iterator[tuple[int, Move]]:
+        """The moves of the way to a state, each with the state that it leaves, the last one first."""
+        while target != self.start:
+            source, step = self.came[target]
+            yield source, (step, target)
+            target = source
 
 
 def _round(moves: list[list[Move]]) -> list[tuple[int, int, int]]:

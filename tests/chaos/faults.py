@@ -213,7 +213,7 @@ def told(path: Path, base: Told | None) -> Told:
 def calls_fail(run: Run, forks: Forks, seed: int, *, fresh: bool, stride: int) -> None:
     """Every write, and every sync of a file or a directory, by itself; and the disk gone from each `stride`-th on."""
     faults = Faults(run, forks, seed)
-    for call in ("write", "fdatasync", "fsync"):
+    for call in ("fdatasync", "fsync", "write"):
         met = faults.every(call, "EIO", fresh=fresh)
         run.tally.covered[f"{'first open' if fresh else 'open after a kill'}: {call}"] = met
         if call == "write":
@@ -245,9 +245,9 @@ def body(run: Run) -> None:
         while run.goes_on(rounds, ci=1):
             seed = run.seed * 1_000 + 4 * rounds
             stride = CI_STRIDE if run.seconds is None else 1
-            disks_full(run, forks, seed)
+            calls_fail(run, forks, seed + 2, fresh=False, stride=stride)  # the richest first: it ends at a finding
             calls_fail(run, forks, seed + 1, fresh=True, stride=stride)
-            calls_fail(run, forks, seed + 2, fresh=False, stride=stride)
+            disks_full(run, forks, seed)
             if run.seconds is not None:
                 _more_calls_fail(Faults(run, forks, seed + 3))
             rounds += 1

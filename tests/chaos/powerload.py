@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -57,12 +58,12 @@ def _play(load: Load, recorder: Recorder, calls: int, *, last: bool) -> None:
                 sync()
             elif chance.random() < 0.5:
                 # Written before the sync, which covers it although the one who waits for it does not know.
-                recorder.second.run(load.step)
+                recorder.second.run(partial(load.step, beside=True))
                 sync()
             else:
                 # Written after the sync, before anybody was told that it is over.
                 sync()
-                recorder.second.run(load.step)
+                recorder.second.run(partial(load.step, beside=True))
 
         recorder.at_sync = at_sync
         load.step()

@@ -29,6 +29,8 @@ ALL_SIZES: Final = (*SMALL_SIZES, *SMALL_SIZES, 700, 700, 9_000)
 """Of payloads: also some that have a row of their own, and some that soon fill a block of the log."""
 _KINDS: Final = ("embed", "ingest:page", "ingest:site")
 _FREE_CALLS: Final = ("enqueue", "enqueue_many", "enqueue", "lease", "lease", "read", "reap")
+_BESIDE_CALLS: Final = ("lease", "lease", "lease", "reap", "read")
+"""What commits beside another thread's sync: polls and sweeps, which do not stand in the line of writers."""
 _CALLS: Final = (
     *_FREE_CALLS,
     "complete",
@@ -156,9 +158,11 @@ class Load:
         """Go on with this queue."""
         self.store, self.queue = store, queue
 
-    def step(self) -> None:
-        """One call, announced before and told after; `settle` takes note of what it leased."""
-        name, given, call = self._drawn()
+    def step(self, *, beside: bool = False) -> None:
+        """One call, announced before and told after; `settle` takes note of what it leased. `beside`: one of those that
+        another thread's sync does not keep waiting.
+        """
+        name, given, call = self._drawn(beside=beside)
         intent = self._history.intent(name, given)
         self._recorder.own.sequence = self._newest()
         told: dict[str, Any] = {}
@@ -185,12 +189,12 @@ class Load:
         for first in (True, False):
             self._held += self._granted.pop(first, [])
 
-    def _drawn(self) -> tuple[str, dict[str, Any], Callable[[], Any]]:
+    def _drawn(self, *, beside: bool) -> tuple[str, dict[str, Any], Callable[[], Any]]:
         chance, queue = self.chance, self.queue
         if chance.random() < 0.1:
             self._clock.advance(chance.choice((1, 40, 400, 11_000)))
         held = self._held.pop(chance.randrange(len(self._held))) if self._held else None
-        name = chance.choice(_CALLS if held is not None else _FREE_CALLS)
+        name = chance.choice(_BESIDE_CALLS if beside else _CALLS if held is not None else _FREE_CALLS)
         job = None if held is None else held.job_id
         scope = chance.choice(SCOPES)
         given: dict[str, Any] = {"job": None if job is None else job.hex}
@@ -200,7 +204,7 @@ class Load:
             given = {"number": chance.choice((1, 1, 2, 5))}
         number = given.get("number", 0)
         if held is None or name in _FREE_CALLS:
-            return name, given, self._free(name, scope, number)
+            return name, given, self._free(name, scope, number, wait_ms=1 if beside else 0)
         bound: dict[str, Callable[[], Any]] = {
             "complete": lambda: queue.complete(held, self._payload()),
             "follow": lambda: queue.complete(held, enqueue=[self._job(scope)]),
@@ -212,12 +216,12 @@ class Load:
         }
         return name, given, bound[name]
 
-    def _free(self, name: str, scope: UUID, number: int) -> Callable[[], Any]:
+    def _free(self, name: str, scope: UUID, number: int, *, wait_ms: int) -> Callable[[], Any]:
         queue = self.queue
         calls: dict[str, Callable[[], Any]] = {
             "enqueue": lambda: queue.enqueue_many([self._job(scope)]),
             "enqueue_many": lambda: queue.enqueue_many([self._job(scope) for _ in range(number)]),
-            "lease": lambda: queue.lease_batch("w", number),
+            "lease": lambda: queue.lease_batch("w", number, wait_ms=wait_ms),
             "reap": lambda: queue.reap(number),
             "read": lambda: queue.list_jobs(state=self.chance.choice(tuple(State))),
         }

@@ -32,10 +32,10 @@ from tests.harness.values import Names
 
 MEMORY: Final = Path("/dev/shm")
 QUIET: Final = ("quarantine",)
-COMPACT_EVERY: Final = 60
+COMPACT_EVERY: Final = 120
 TABLES_MAX: Final = 24
 COPIES_MAX: Final = 100
-PUBLIC_EVERY: Final = 61
+PUBLIC_EVERY: Final = 151
 CHECK_EVERY: Final = 997
 
 

@@ -49,6 +49,7 @@ class Engine:
         self._in_step = True  # what is derived in memory is what the rows say
         self._polling = 0  # polls that wait for work
         self._turns = Turns()
+        self._syncs = config.durability == "sync"  # then a turn is worth waiting for: it ends with a sync
         self._watchers: list[Callable[[], None]] = []
         self._observer: Observer | None = None
 
@@ -95,9 +96,9 @@ class Engine:
 
         Its reply or refusal leaves when it is durable.
         """
-        if self._lock.acquire(blocking=False):
-            return self._reply_inside(self._run, operation)
-        return self._take_turn(operation)
+        if self._syncs or not self._lock.acquire(blocking=False):
+            return self._take_turn(operation)
+        return self._reply_inside(self._run, operation)
 
     def write_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
         """Run the operations of several calls, in their order, as one commit with one wait for durability.
@@ -238,13 +239,12 @@ class Engine:
         return answer
 
     def _lead(self, own: Call) -> None:
-        """Write for everybody in line; who comes later is led by the next, while this thread waits for the disk."""
+        """Write for everybody in line; who comes later is led by the next one, once this is durable."""
         calls = [own]
         try:
             with self._lock:
                 self._turns.gather(calls)
                 answers, sequence = self._run_many([call.operation for call in calls])
-            self._turns.leave(own)
             self.store.wait(sequence)
             for call, answer in zip(calls, answers, strict=True):
                 call.give(answer)
@@ -259,7 +259,8 @@ class Engine:
 
     def _run_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
         try:
-            replies = self._run(lambda unit: _together(unit, operations))
+            alone = len(operations) == 1
+            replies = self._run_apart(operations) if alone else self._run(lambda unit: _together(unit, operations))
         except QueueUnavailableError:
             raise
         except Exception:  # noqa: BLE001  also a flaw that one call meets: it must not fail the others

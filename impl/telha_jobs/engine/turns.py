@@ -1,8 +1,9 @@
 """Whose turn it is to write, when many threads want to at once.
 
-A thread that finds the engine free just writes. One that does not joins the others here: one of them, the *leader*,
-waits for the engine and then writes for all who have come by then, in one commit with one wait for durability, while
-the next leader gathers those who come later. Each thread is so woken once, with its answer.
+Where an answer waits for a sync, every thread that wants to write gets in line; elsewhere only one that finds the
+engine taken. One of them, the *leader*, writes for all who have come by then, in one commit with one wait for
+durability; who comes meanwhile is led by the next one after that. No sync begins later for it: there is one at a time
+anyway. Each thread is woken once, with its answer (ADR 7).
 
 Nobody waits for a thread that is gone: leading is a token (`Call.leads`), handed on exactly once, also by a thread that
 an interrupt takes out of its call.

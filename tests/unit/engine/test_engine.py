@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from telha_jobs import Clock, JobQueue, ManualClock, QueueUnavailableError, StaleLeaseError
+from telha_jobs import Clock, JobNotFoundError, JobQueue, ManualClock, QueueUnavailableError, StaleLeaseError
 from telha_jobs.clock import SystemClock
 from telha_jobs.engine import engine as engine_module
 from telha_jobs.engine import sweep
@@ -13,8 +13,9 @@ from telha_jobs.engine.engine import Engine
 from telha_jobs.engine.observer import Change, LeaseUse
 from telha_jobs.errors import LeaseEnd
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
+from telha_jobs.store.port import Family
 from tests.field_failures.seam import Seam, queue_on
-from tests.unit.api.support import START_MS, A, lease, refusal
+from tests.unit.api.support import MISSING, START_MS, A, lease, refusal
 
 
 class Here:
@@ -206,12 +207,81 @@ def pause_s(clock: Clock, due_ms: int | None, remaining_s: float = 60.0) -> floa
         (SystemClock(), 250, 0.25),
         (SystemClock(), 1, 0.001),
         (SystemClock(), 90_000, 60.0),
-        (Foreign(), None, engine_module._FOREIGN_CLOCK_PAUSE_S),
+        (Foreign(), None, 0.05),
         (Foreign(), 20, 0.02),
-        (Foreign(), 90_000, engine_module._FOREIGN_CLOCK_PAUSE_S),
+        (Foreign(), 90_000, 0.05),
     ],
     ids=str,
 )
 def test_a_poll_sleeps_until_the_next_row_is_due(clock: Clock, due_ms: int | None, expected: float) -> None:
     """At most for what is left of its wait; under a clock that is moved by hand for all of it."""
     assert pause_s(clock, due_ms) == expected
+
+
+def test_what_is_derived_is_derived_once(here: Here) -> None:
+    """At open: neither a look nor a commit nor a refusal nor work that changed no row is a reason to do it again."""
+    engine, derived = here.queue.engine, here.queue.engine._shared
+    here.queue.counts()
+    here.queue.enqueue(A, "embed", None)
+    refusal(JobNotFoundError, lambda: here.queue.cancel(MISSING))
+    here.queue.lease_next("w")
+    engine.rewrite(lambda store: store.sequence)
+    assert engine.read(lambda shared: shared) is derived
+
+
+def test_what_is_out_of_step_is_derived_anew_once(here: Here) -> None:
+    """By the next call, whatever it is; the one after it finds it so."""
+    engine, derived = here.queue.engine, here.queue.engine._shared
+    engine._in_step = False
+    anew = engine.read(lambda shared: shared)
+    assert anew is not derived
+    assert engine.read(lambda shared: shared) is anew
+
+
+def test_work_behind_the_engine_is_seen_by_whoever_comes_next(here: Here) -> None:
+    """Rows that it wrote, whether it came to its end or broke."""
+    other = queue_on(here.seam, here.clock)
+
+    def broken(_: object) -> None:
+        other.enqueue(A, "embed", 2)
+        raise ZeroDivisionError
+
+    here.queue.engine.rewrite(lambda _: other.enqueue(A, "embed", 1))
+    assert lease(here.queue).payload == 1
+    with pytest.raises(ZeroDivisionError):
+        here.queue.engine.rewrite(broken)
+    assert lease(here.queue).payload == 2
+
+
+def test_work_that_wrote_nothing_mends_nothing(here: Here) -> None:
+    """What was out of step before it stays so until it is derived."""
+    derived = here.queue.engine._shared
+    here.queue.engine._in_step = False
+    here.queue.engine.rewrite(lambda store: store.sequence)
+    assert here.queue.engine._shared is not derived
+
+
+def test_an_observer_learns_how_many_rows_are_in_quarantine(here: Here) -> None:
+    """When it begins to listen."""
+    here.expired(2)
+    values = here.seam.inner._disk.values[Family.JOBS]  # type: ignore[union-attr]  # it is one in memory
+    values.update(dict.fromkeys(values, b"bad"))
+    queue = queue_on(here.seam, here.clock)  # the other one knows the records
+    assert queue.reap().quarantined == 2
+    listener = Listener()
+    queue.engine.observe(listener)
+    queue.engine.observe(None)
+    assert listener.beginnings == [2]
+
+
+@pytest.mark.parametrize("call", ["commit", "wait"])
+def test_a_store_that_fails_wakes_whoever_waits(here: Here, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """In the commit or in the sync behind it: polls are to learn of it at once."""
+    times = woken(here.queue, monkeypatch)
+
+    def gone(*_: object) -> None:
+        raise QueueUnavailableError("the store is gone")
+
+    monkeypatch.setattr(here.seam, call, gone)
+    refusal(QueueUnavailableError, lambda: here.queue.enqueue(A, "embed", None))
+    assert times

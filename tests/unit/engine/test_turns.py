@@ -138,7 +138,7 @@ def test_a_closed_queue_refuses_everybody_in_line(queue: JobQueue) -> None:
         threads.start(*[lambda n=n: queue.enqueue(SCOPE, "k", n) for n in range(3)])
         queue._store._refusal = "the storage failed"
     found = threads.join()
-    assert [type(one) for one in found] == [QueueUnavailableError] * 3
+    assert [(type(one), one.outcome) for one in found] == [(QueueUnavailableError, "not_applied")] * 3
     assert len({id(one) for one in found}) == 3
     queue._store._refusal = None
 
