@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from telha_jobs import InvalidArgumentError, ManualClock, NewJob
+from telha_jobs import InvalidArgumentError, ManualClock, NewJob, arguments
 from telha_jobs.engine import leases as leasing
 from telha_jobs.engine import unit as unit_module
 from telha_jobs.engine.commands import Filters, Ref
+from telha_jobs.engine.enqueue import enqueue
 from telha_jobs.engine.unit import Unit
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
 from telha_jobs.store.port import Family, Write
@@ -110,6 +111,18 @@ def test_the_last_kind_that_fits_is_taken(recorder: Recorder, monkeypatch: pytes
     recorder.queue.enqueue(A, "a", None)
     recorder.queue.enqueue(A, "b", None)
     refusal(InvalidArgumentError, lambda: recorder.queue.enqueue(A, "c", None))
+
+
+def test_a_kind_is_leased_by_the_commit_that_makes_it(recorder: Recorder) -> None:
+    """By its name and by its family, and not under another name."""
+    queue = recorder.queue
+    drafts = arguments.drafts("jobs", [NewJob(scope=A, kind="new:kind", payload=None)] * 2, queue.config, 10)
+
+    def both(unit: Unit) -> list[int]:
+        enqueue(unit, drafts, field="jobs")
+        return [len(leasing.grant(unit, "w", 1, Filters((kind,), None))) for kind in ("other", "new:kind", "new:*")]
+
+    assert queue.engine.write(both) == [0, 1, 1]
 
 
 def test_bytes_found_are_those_of_rows(recorder: Recorder) -> None:

@@ -1,0 +1,146 @@
+"""The agenda by itself, over a plain sorted list instead of a store."""
+
+from collections.abc import Callable
+
+import pytest
+
+from telha_jobs import agenda as agenda_module
+from telha_jobs.agenda import Agenda, GroupKey, Place, Row
+
+A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
+
+
+def job(number: int) -> bytes:
+    """A job's id."""
+    return bytes([number]) * 16
+
+
+class Disk:
+    """Rows, and an agenda that reads them; every look at them is noted."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.looks: list[Place] = []
+        self.agenda = Agenda(self._refill)
+
+    def _refill(self, group: GroupKey, start: Place, limit: int) -> list[Place]:
+        self.looks.append(start)
+        return sorted(row[3:] for row in self.rows if row[:3] == group and row[3:] >= start)[:limit]
+
+    def add(self, *rows: Row) -> None:
+        """Each in a unit of work of its own."""
+        for row in rows:
+            self.agenda.begin(self.agenda._now)
+            self.agenda.insert(row)
+            self.rows.append(row)
+
+    def drain(self) -> list[bytes]:
+        """Take what is due, one after the other, each in a unit of work of its own."""
+        taken: list[bytes] = []
+        while (row := self.agenda.first(None, None)) is not None:
+            self.agenda.begin(self.agenda._now)
+            self.agenda.remove(row)
+            self.rows.remove(row)
+            taken.append(row.job_id)
+        return taken
+
+
+@pytest.fixture
+def disk() -> Disk:
+    """No rows, at time 100."""
+    made = Disk()
+    made.agenda.begin(100)
+    return made
+
+
+def test_the_oldest_due_row_of_some_scopes(disk: Disk) -> None:
+    """The earliest first row of their ready groups; what is not due, and what they do not have, counts nothing."""
+    disk.add(Row(A, 1, 1, 50, job(1)), Row(A, 1, 1, 60, job(2)), Row(A, 2, 0, 40, job(3)), Row(B, 1, 1, 30, job(4)))
+    disk.add(Row(C, 1, 1, 101, job(5)))
+    asked = [[A], [B], [A, B], [C], [], [b"nobody"]]
+    assert [disk.agenda.oldest_due(scopes) for scopes in asked] == [40, 30, 30, None, None, None]
+
+
+def test_the_next_due_time_is_that_of_the_first_group_that_waits(disk: Disk) -> None:
+    """Whether rows come earlier or leave; those that are due by themselves do not count."""
+    told = [disk.agenda.next_due()]
+    later, last = Row(A, 1, 1, 300, job(1)), Row(B, 1, 1, 500, job(2))
+    disk.add(Row(C, 1, 1, 10, job(9)), last, later)
+    told.append(disk.agenda.next_due())
+    sooner = Row(A, 1, 1, 200, job(3))
+    disk.add(sooner)
+    told.append(disk.agenda.next_due())
+    disk.agenda.remove(sooner)
+    told.append(disk.agenda.next_due())
+    disk.agenda.remove(later)
+    told.append(disk.agenda.next_due())
+    disk.agenda.remove(last)
+    assert [*told, disk.agenda.next_due()] == [None, 300, 200, 300, 500, None]
+
+
+def test_a_row_is_due_in_its_millisecond(disk: Disk) -> None:
+    """Not in the one before it."""
+    disk.add(Row(A, 1, 1, 102, job(1)))
+    found = []
+    for now in (101, 102):
+        disk.agenda.begin(now)
+        found.append(disk.agenda.first(None, None))
+    assert [row and row.due for row in found] == [None, 102]
+
+
+def test_a_scope_that_is_alone_keeps_its_ticket(disk: Disk) -> None:
+    """Only among others there is a tail to go to."""
+    disk.add(Row(A, 1, 1, 50, job(1)))
+    tickets = dict(disk.agenda._tickets)
+    disk.agenda.served(A)
+    assert disk.agenda._tickets == tickets
+    disk.add(Row(B, 1, 1, 50, job(2)))
+    disk.agenda.served(A)
+    assert disk.agenda.ring() == [B, A]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9, 10, 13, 40])
+@pytest.mark.parametrize("order", [list, reversed], ids=["rising", "falling"])
+def test_windows_lose_and_repeat_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, count: int, order: Callable[[range], list[int]]
+) -> None:
+    """Windows of four rows: however many there are, and in whatever order they came, each is taken once, in order."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    for number in order(range(count)):
+        disk.add(Row(A, 1, 1, 50, job(number)))
+    assert disk.drain() == [job(number) for number in range(count)]
+
+
+def test_a_window_is_read_when_it_is_empty_and_not_before(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirteen rows in windows of four: a look for each four that are read, and none when the last row was read."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    disk.rows = [Row(A, 1, 1, 50, job(number)) for number in range(13)]
+    disk.agenda.load((A, 1, 1), (50, job(0)))
+    disk.agenda.start(100, None)
+    assert disk.drain() == [job(number) for number in range(13)]
+    assert [id_[:1] for _, id_ in disk.looks] == [b"\x00", b"\x04", b"\x08", b"\x0c"]
+
+
+def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
+    """Two scopes served a thousand times: the heaps hold a bounded number of entries, and the ring is right."""
+    disk.add(Row(A, 1, 1, 50, job(1)), Row(B, 1, 1, 50, job(2)))
+    heads = []
+    for _ in range(1_000):
+        row = disk.agenda.first(None, None)
+        assert row is not None
+        heads.append(row.scope)
+        disk.agenda.served(row.scope)
+    assert heads == [A, B] * 500
+    assert max(len(disk.agenda._ring), len(disk.agenda._kind_rings[1])) <= 4 * 2 + 64 + 1
+
+
+def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
+    """At an open, whether that scope has work or not; without one at the first by due time."""
+    found = []
+    for last in (None, A, B, C, b"\x02" * 15, b"\xff" * 16):
+        again = Disk()
+        for scope in (C, A, B):
+            again.agenda.load((scope, 1, 1), (50, job(1)))
+        again.agenda.start(100, last)
+        found.append(again.agenda.ring())
+    assert found == [[A, B, C], [B, C, A], [C, A, B], [A, B, C], [B, C, A], [A, B, C]]
