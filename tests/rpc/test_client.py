@@ -183,6 +183,20 @@ def test_replies_are_the_library_s(tmp_path: Path) -> None:
     assert sum("Error" in text for text in expected) > 25
 
 
+def test_a_client_can_be_awaited() -> None:
+    """For code that cannot hold it in an `async with`; it is closed by hand then."""
+
+    async def counted(address: str) -> int:
+        client = await connect_async(address, timeout_s=BOUND_S)
+        try:
+            return sum((await client.counts()).values())
+        finally:
+            await client.close()
+
+    with served() as server:
+        assert asyncio.run(counted(server.address)) == 0
+
+
 def _signature(function: Any) -> str:
     return str(inspect.signature(function)).replace("collections.abc.", "")
 

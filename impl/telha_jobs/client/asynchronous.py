@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -47,6 +47,10 @@ class AsyncClient:
         """End the connection. Calls under way are refused; does nothing the second time."""
         self._closed = True
         await self._channel.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """`client = await connect_async(...)` gives it too; then it is closed by hand."""
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         return self

@@ -211,7 +211,7 @@ def pause_s(clock: Clock, due_ms: int | None, remaining_s: float = 60.0) -> floa
         (Foreign(), 20, 0.02),
         (Foreign(), 90_000, 0.05),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__ if isinstance(value, Clock) else str(value),
 )
 def test_a_poll_sleeps_until_the_next_row_is_due(clock: Clock, due_ms: int | None, expected: float) -> None:
     """At most for what is left of its wait; under a clock that is moved by hand for all of it."""
