@@ -35,19 +35,11 @@ class BadArgument(NamedTuple):
 
     field: str
 
-    @property
-    def ruling(self) -> Ruling:
-        return Ruling.ARGUMENT
-
 
 class NotFound(NamedTuple):
     """No such job: never created, purged or discarded."""
 
     job_id: int
-
-    @property
-    def ruling(self) -> Ruling:
-        return Ruling.NOT_FOUND
 
 
 class StaleLease(NamedTuple):
@@ -59,10 +51,6 @@ class StaleLease(NamedTuple):
     state: State
     why: Why
 
-    @property
-    def ruling(self) -> Ruling:
-        return Ruling.STALE
-
 
 class WrongState(NamedTuple):
     """The job is not in one of the states the operation needs."""
@@ -70,10 +58,6 @@ class WrongState(NamedTuple):
     job_id: int
     state: State
     needed: frozenset[State]
-
-    @property
-    def ruling(self) -> Ruling:
-        return Ruling.WRONG_STATE
 
 
 class KeyConflict(NamedTuple):
@@ -86,10 +70,6 @@ class KeyConflict(NamedTuple):
     job_id: int
     key: str
     item: int | None
-
-    @property
-    def ruling(self) -> Ruling:
-        return Ruling.KEY_CONFLICT
 
 
 Refusal = BadArgument | NotFound | StaleLease | WrongState | KeyConflict

@@ -19,17 +19,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from scripts._lib.given import positive
 from tests.harness.contention import Durability, Report, contend
 
 _TMPFS = Path("/dev/shm")  # where Linux has it
-
-
-def positive(text: str) -> int:
-    """An int of 1 or more, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from scripts._lib.given import positive
 from telha_jobs.rules import ENQUEUE_MANY_MAX
 from tests.harness.fairness import BIG, Granted, Report, Waiter, competing, measure
 
@@ -33,14 +34,6 @@ EPILOG: Final = """examples:
   scripts/fairness --plot docs/fairness.svg
 
 exit: 0 the bound holds, 1 it does not, 2 usage"""
-
-
-def positive(text: str) -> int:
-    """An int of 1 or more, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:

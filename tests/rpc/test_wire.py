@@ -1,6 +1,7 @@
 """Messages and values, errors and statuses: what goes over the wire comes back the same."""
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from telha_jobs import (
     Lease,
     LeaseRef,
     NewJob,
+    QueueConfig,
     QueueError,
     QueueUnavailableError,
     ReapReport,
@@ -27,7 +29,9 @@ from telha_jobs import (
     State,
     WrongStateError,
 )
+from telha_jobs.arguments import draft_of
 from telha_jobs.audit import Marks
+from telha_jobs.client import exchanges
 from telha_jobs.rpc import status, wire
 from telha_jobs.rpc.v1 import jobs_pb2 as pb
 from tests.rpc.rig import A
@@ -143,21 +147,21 @@ def test_leases_and_jobs_come_back(put: wire.Put) -> None:
 
 
 def test_jobs_to_add_come_back() -> None:
-    """With every field set, and with those that must be."""
+    """As a client sends them: with every field set, and with those that must be."""
     full = NewJob(
         scope=A,
         kind="k",
         payload=[1],
         priority=0,
-        run_at_ms=1,
         delay_ms=2,
         max_attempts=3,
-        idempotency_key="",
+        idempotency_key="key",
         headers={"b": "1", "a": "2"},
         payload_version=0,
     )
     bare = NewJob(scope=A, kind="k", payload=None)
-    assert [wire.new_job_of("", wire.new_job(job)) for job in (full, bare)] == [full, bare]
+    jobs = [full, bare, replace(bare, run_at_ms=1)]
+    assert [wire.new_job_of("", exchanges._new_job(draft_of(job, QueueConfig()))) for job in jobs] == jobs
 
 
 def test_reports_come_back() -> None:

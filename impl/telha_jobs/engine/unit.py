@@ -81,7 +81,7 @@ class Unit:
         self._quarantined: dict[bytes, Unreadable] = {}
         self._steps: list[Step] = []  # what it did to the agenda
         self.bytes_found = 0  # of the rows that `find` found
-        self.inserted: list[Row] = []  # waiting rows that this unit added: a waiting poll should look again
+        self.inserted = False  # a waiting row came: a waiting poll should look again
         self._served: bytes | None = None
         self._ids_made = False
         self._moves: list[Change] = []
@@ -208,7 +208,7 @@ class Unit:
         if slot.row is not None:
             self._leave(slot.row)
         if row is not None:
-            self.inserted.append(row)
+            self.inserted = True
             self._steps.append((row, True))
             self.shared.agenda.insert(row)
         slot.row = row

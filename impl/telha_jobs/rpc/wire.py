@@ -103,22 +103,6 @@ def state_in(field: str, number: int) -> State | None:
 # -- jobs to add, and receipts
 
 
-def new_job(job: NewJob, put: Put = msgpack_value) -> pb.NewJob:
-    """A job to add, as a message. Raises `ValueError` or `TypeError` for what no field of the message can hold."""
-    return pb.NewJob(
-        scope=str(job.scope),
-        kind=job.kind,
-        payload=put(job.payload),
-        priority=job.priority,
-        run_at_ms=job.run_at_ms,
-        delay_ms=job.delay_ms,
-        max_attempts=job.max_attempts,
-        idempotency_key=job.idempotency_key,
-        headers=headers(job.headers or {}),
-        payload_version=job.payload_version,
-    )
-
-
 def new_job_of(where: str, job: pb.NewJob) -> NewJob:
     """A job to add. `where` is put before a field's name: `jobs[3].`."""
     has = job.HasField
