@@ -6,6 +6,7 @@ Needs the extra [soak]; `scripts/mutate` installs it.
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("cosmic_ray", reason="the extra [soak] is not installed", ex
 from tests.harness.mutate import __main__ as command
 from tests.harness.mutate.changes import made, modules, source_of
 from tests.harness.mutate.forge import ROOT, Tried
-from tests.harness.mutate.verdicts import judged, listed
+from tests.harness.mutate.verdicts import judged, listed, shares
 
 SOURCE = '''"""Doc."""
 
@@ -81,6 +82,29 @@ def test_nine_in_ten_have_to_be_killed() -> None:
     few = judged(tried("m.a", "m.b", survived="m.a"), {"m.a": "says the same"}, [])
     assert (few.good, few.problems) == (False, [])
     assert not judged([], {}, []).good
+
+
+def test_the_share_is_told_by_module() -> None:
+    """Of those of which anything was tried."""
+    verdict = judged(tried("m.a", "m.b", "n.a", survived="m.b"), {}, [])
+    assert shares(verdict, ["l", "m", "n"]) == [("m", 2, 1), ("n", 1, 1)]
+
+
+def test_what_was_tried_is_told_without_trying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results of the same source are taken from the file, those of another one passed over."""
+    module = "telha_jobs.core.backoff"
+    first, second, *_ = made(module, source_of(module))
+    rows = [
+        {**Tried(change.key, "run", "", 1.0)._asdict(), "module": module, "digest": digest}
+        for change, digest in ((first, command.digest(module)), (second, "of another source"))
+    ]
+    results = tmp_path / "results"
+    results.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    monkeypatch.setattr(command, "RESULTS", results)
+    assert command.main(["--tried", "--module", "core.backoff"]) == 0
+    assert "1 of 1 changes killed" in capsys.readouterr().out
 
 
 def test_every_listed_survivor_has_a_reason() -> None:

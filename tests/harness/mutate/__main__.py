@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.harness.mutate.changes import Change, changes, modules, source_of
 from tests.harness.mutate.forge import ROOT, Forge, Tried
-from tests.harness.mutate.verdicts import KILLED_MIN, Verdict, judged, listed
+from tests.harness.mutate.verdicts import KILLED_MIN, Verdict, judged, listed, shares
 
 QUIET_S: Final = 2.0
 RESULTS: Final = ROOT / "out" / "mutate.ndjson"
@@ -22,6 +22,7 @@ EPILOG: Final = """examples:
   scripts/mutate --module agenda --module core.decide      these, about a second for each change
   scripts/mutate --sample 100 --seed 7                     a hundred of all, what soak runs
   scripts/mutate --resume                                  all; what an ended run has tried is not tried again
+  scripts/mutate --tried                                   nothing: what out/mutate.ndjson has of these sources
   scripts/mutate --list --module core.backoff              only show the changes
 
 Results go to out/mutate.ndjson as they come. Survivors that nothing could notice, or that only a slower lane notices,
@@ -46,6 +47,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--resume", action="store_true", help="take over what out/mutate.ndjson has of the same sources"
     )
+    parser.add_argument("--tried", action="store_true", help="try nothing: tell what out/mutate.ndjson has of them")
     parser.add_argument("--list", action="store_true", help="only show the changes")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of text")
     asked = parser.parse_args(given)
@@ -80,10 +82,13 @@ def main(given: Sequence[str]) -> int:
     if asked.list:
         print("\n".join(f"{change.line:>5}  {change.key}" for change in chosen))
         return 0
-    whole = asked.sample is None or asked.sample >= len(chosen)
-    if not whole:
+    every = len(chosen)
+    if asked.sample is not None and asked.sample < every:
         chosen = random.Random(asked.seed).sample(chosen, asked.sample)
-    done = earlier(RESULTS, chosen) if asked.resume else {}
+    done = earlier(RESULTS, chosen) if asked.resume or asked.tried else {}
+    if asked.tried:
+        chosen = [change for change in chosen if change.key in done]
+    whole = len(chosen) == every
     tried = [done[change.key] for change in chosen if change.key in done]
     left = [change for change in chosen if change.key not in done]
     if left:
@@ -151,6 +156,7 @@ def told(asked: argparse.Namespace, verdict: Verdict, chosen: int) -> int:
             "changes": chosen,
             "killed": len(verdict.killed),
             "killed_by": dict(stages),
+            "modules": {module: {"changes": all_, "killed": dead} for module, all_, dead in shares(verdict, modules())},
             "survivors": [one._asdict() for one in verdict.survived],
             "problems": verdict.problems,
             "verdict": verdict.sentence,
@@ -161,6 +167,9 @@ def told(asked: argparse.Namespace, verdict: Verdict, chosen: int) -> int:
         print(f"{'killed by':<12} {'changes':>8}")
         for stage, count in stages.most_common():
             print(f"{stage:<12} {count:>8}")
+        print(f"\n{'module':<16} {'changes':>8} {'killed':>8}")
+        for module, tried, killed in shares(verdict, modules()):
+            print(f"{module.removeprefix('telha_jobs.'):<16} {tried:>8} {killed:>8} {killed / tried:>7.1%}")
         for problem in verdict.problems:
             print(problem)
     print(f"mutate: {verdict.sentence}", file=sys.stderr if asked.json else sys.stdout)

@@ -247,5 +247,5 @@ def _tests(scratch: Path) -> None:
         check=False,
     )
     if done.returncode:
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR tests"))]
         raise AssertionError((failed or [f"pytest ended with {done.returncode}"])[0])

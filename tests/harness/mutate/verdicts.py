@@ -52,3 +52,15 @@ def judged(
     if share < least:
         sentence += f", and at least {least:.0%} must be killed"
     return Verdict(killed, survived, problems, good, sentence)
+
+
+def shares(verdict: Verdict, modules: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Of each module of which anything was tried: how many changes were, and how many of them were killed."""
+    found: list[tuple[str, int, int]] = []
+    for module in modules:
+        killed, survived = (
+            sum(one.key.startswith(f"{module}.") for one in some) for some in (verdict.killed, verdict.survived)
+        )
+        if killed or survived:
+            found.append((module, killed + survived, killed))
+    return found
