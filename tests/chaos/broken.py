@@ -19,6 +19,8 @@ from telha_jobs.rpc.tokens import Role
 
 _HOLD_S: Final = 0.03
 """How long the moment lasts in which the flaw can be seen."""
+_LATE_S: Final = 0.12
+"""How long a commit comes after its answer: a kill, which comes some moments after an answer was heard, lies between."""
 
 
 def reply_before_commit() -> None:
@@ -43,7 +45,7 @@ def reply_before_commit() -> None:
         sequence = unit.sequence - (unit.mark == before)
         dispatcher = current["dispatcher"]
         dispatcher._loop.call_soon_threadsafe(early, dispatcher, current["batch"], replies, sequence)
-        time.sleep(_HOLD_S)
+        time.sleep(_LATE_S)
         return replies
 
     _set(Dispatcher, "_take", taken)

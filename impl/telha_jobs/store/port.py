@@ -20,7 +20,10 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from telha_jobs.types import plain_members
 
+
+@plain_members
 class Family(Enum):
     """The column families; the value is the name on disk (docs/format.md)."""
 

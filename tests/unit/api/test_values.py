@@ -1,6 +1,7 @@
 """Carried values: payloads, results and progress come back type for type, or are refused and nothing is written."""
 
 import math
+import pickle
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from telha_jobs import JobQueue, NewJob
+from telha_jobs import JobQueue, NewJob, State
 from telha_jobs.store.port import Family
 from tests.unit.api.conftest import Open
 from tests.unit.api.support import A, each, lease, leased, refused, rows
@@ -292,3 +293,10 @@ def test_large_payloads_follow_the_job(opened: Open, size: int) -> None:
     queue.discard(held.job_id)
     assert (queue.check().rows, queue.check().problems) == (0, ())
     assert not rows(queue)[Family.PAYLOADS]
+
+
+def test_a_state_is_a_plain_attribute_and_an_enumeration_s_member() -> None:
+    """What spares a call of the descriptor at each use changes nothing else of it."""
+    assert all(vars(State)[one.name] is one for one in State)
+    for one in State:
+        assert (pickle.loads(pickle.dumps(one)), State(one.value), State[one.name]) == (one, one, one)
