@@ -20,7 +20,7 @@ from telha_jobs.rpc.tokens import Role
 _HOLD_S: Final = 0.03
 """How long the moment lasts in which the flaw can be seen."""
 _LATE_S: Final = 0.12
-"""How long a commit comes after its answer: a kill, which comes some moments after an answer was heard, lies between."""
+"""How long a commit comes after its answer: a kill, which comes soon after an answer was heard, lies between."""
 
 
 def reply_before_commit() -> None:
