@@ -10,9 +10,9 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from telha_jobs.core.record import Record
@@ -68,8 +68,9 @@ class Dispatcher:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="telha-engine")
-        self._worker: int | None = None
+        self._batches: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="telha-engine", daemon=True)
+        self._thread.start()
         self._pending: list[_Waiting] = []
         self._busy = False
         self._wanted = False
@@ -108,7 +109,8 @@ class Dispatcher:
         """End the thread. Nothing may be pending."""
         if self._timer is not None:
             self._timer.cancel()
-        self._thread.shutdown(wait=True)
+        self._batches.put(None)
+        self._thread.join()
 
     # -- what there is to do
 
@@ -133,7 +135,7 @@ class Dispatcher:
 
     def _news(self) -> None:
         """Told by the engine, in any thread and under its lock."""
-        if self._signalled or threading.get_ident() == self._worker:
+        if self._signalled or threading.current_thread() is self._thread:
             return  # a batch of ours knows what it makes ready, and looks
         self._signalled = True
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -183,7 +185,7 @@ class Dispatcher:
         self.batches += 1
         self.operations += len(operations)
         done = partial(self._done, batch=batch, lines=lines, doubtful=doubtful, every=places is None)
-        self._thread.submit(self._work, operations, done)
+        self._batches.put(partial(self._work, operations, done))
 
     def _places(self, batch: list[_Waiting]) -> set[tuple[bytes, str]] | None:
         """Where there may be something new to lease with this batch; None: anywhere."""
@@ -214,9 +216,13 @@ class Dispatcher:
         except QueueUnavailableError:
             return []
 
+    def _serve(self) -> None:
+        """The thread. A queue and no pool: what a pool does for each task is a tenth of a lone call."""
+        while (batch := self._batches.get()) is not None:
+            batch()
+
     def _work(self, operations: Sequence[Operation], done: Callable[[_Outcome], None]) -> None:
         """In the thread. The loop is told directly: futures between the two would take it two more turns."""
-        self._worker = threading.get_ident()
         try:
             self._engine.require_open()
             outcome: _Outcome = self._engine.write_many(operations)
