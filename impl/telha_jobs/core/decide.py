@@ -17,6 +17,10 @@ from telha_jobs.errors import LeaseEnd
 from telha_jobs.rules import later
 from telha_jobs.types import State
 
+_PRIORITY, _GENERATION, _LEASE_END, _ENDED_AT, _PROGRESS, _EVENTS = map(
+    Record._fields.index, ("priority", "generation", "lease_end", "ended_at", "progress", "events")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Stale:
@@ -80,16 +84,22 @@ def granted(record: Record, now: int, policy: Policy, *, worker: str, incarnatio
     """Lease a due job. The generation rises past every one that an earlier incarnation may have handed out and lost."""
     generation = max(record.generation + 1, incarnation << 32)
     leased = make_entry((now, log.LEASED, {"worker": worker, "generation": generation, "attempt": record.attempts + 1}))
-    promoted = (make_entry((now, log.PROMOTED, {})),) if record.state is State.FAILED else ()
-    return changed(
-        record,
-        state=State.LEASED,
-        generation=generation,
-        lease_end=None,
-        worker=worker,
-        leased_at=now,
-        deadline=later(now, policy.lease_ttl_ms),
-        events=appended(record.events, (*promoted, leased), policy.events_max),
+    entries = (make_entry((now, log.PROMOTED, {})), leased) if record.state is State.FAILED else (leased,)
+    # As `changed` would, at a fraction of its cost: every job comes by here, and by `completed`.
+    return make_record(
+        (
+            record.scope,
+            State.LEASED,
+            *record[_PRIORITY:_GENERATION],
+            generation,
+            None,  # lease_end
+            worker,
+            now,  # leased_at
+            later(now, policy.lease_ttl_ms),
+            *record[_ENDED_AT:_EVENTS],
+            appended(record.events, entries, policy.events_max),
+            record.unknown,
+        )
     )
 
 
@@ -108,18 +118,26 @@ def extended(record: Record, now: int, policy: Policy, *, progress: bytes | None
 
 def completed(record: Record, now: int, policy: Policy, *, result: bytes, digest: bytes, reply: bytes) -> Record:
     """The worker's result is in."""
-    detail = {"generation": record.generation, "attempts": record.attempts}
-    return _unleased(
-        record,
-        policy,
-        make_entry((now, log.COMPLETED, detail)),
-        end="completed",
-        state=State.COMPLETED,
-        result=result,
-        submit_digest=digest,
-        submit_reply=reply,
-        ended_at=now,
-        purge_at=_purge_at(now, policy.retention_completed_ms),
+    entry = make_entry((now, log.COMPLETED, {"generation": record.generation, "attempts": record.attempts}))
+    return make_record(
+        (
+            record.scope,
+            State.COMPLETED,
+            *record[_PRIORITY:_LEASE_END],
+            "completed",
+            None,  # worker
+            None,  # leased_at
+            None,  # deadline
+            now,  # ended_at
+            _purge_at(now, policy.retention_completed_ms),
+            record.dead_reason,
+            digest,
+            reply,
+            result,
+            *record[_PROGRESS:_EVENTS],
+            appended(record.events, (entry,), policy.events_max),
+            record.unknown,
+        )
     )
 
 

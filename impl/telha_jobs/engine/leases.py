@@ -69,11 +69,11 @@ def _candidate(unit: Unit, row: Row) -> Record | None:
     record = unit.find(row.job_id)
     if isinstance(record, Unreadable) and unit.quarantine(record, time=row.due):
         return None
-    if isinstance(record, Record):
-        # By the kind that `ids` has, or by that of `meta`: neither being damaged costs a job its place.
-        kinds = unit.kind_of(record), unit.shared.kinds.numbers.get(record.kind, 0)
-        if ready_row(record, kinds[0]) == row or ready_row(record, kinds[1]) == row:
-            return record
+    # By the kind that `ids` has, or by that of `meta`: neither being damaged costs a job its place.
+    if isinstance(record, Record) and (
+        unit.row_of(record) == row or ready_row(record, unit.shared.kinds.numbers.get(record.kind, 0)) == row
+    ):
+        return record
     unit.drop_ready(row)
     unit.shared.count_orphan(Family.READY, ready_key(*row))
     return None

@@ -126,9 +126,9 @@ class Unit:
         self._slots[job_id] = slot_of(record, kind, key)
         return record
 
-    def kind_of(self, record: Record) -> int:
-        """The number of kind under which the entries of a job found before stand."""
-        return self._slots[record.job_id].kind
+    def row_of(self, record: Record) -> Row | None:
+        """The place in the agenda of a job found before, by the kind under which its entries stand."""
+        return self._slots[record.job_id].row
 
     def read(self, family: Family, key: bytes) -> bytes | None:
         """One value, guarded: the commit fails if it changes before."""
