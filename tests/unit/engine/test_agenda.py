@@ -78,6 +78,12 @@ def test_the_next_due_time_is_that_of_the_first_group_that_waits(disk: Disk) -> 
     assert [*told, disk.agenda.next_due()] == [None, 300, 200, 300, 500, None]
 
 
+def test_a_group_waits_once(disk: Disk) -> None:
+    """However many rows come behind its first one."""
+    disk.add(*[Row(A, 1, 1, 200 + number, job(number)) for number in range(5)])
+    assert len(disk.agenda._waking) == 1
+
+
 def test_a_row_is_due_in_its_millisecond(disk: Disk) -> None:
     """Not in the one before it."""
     disk.add(Row(A, 1, 1, 102, job(1)))
