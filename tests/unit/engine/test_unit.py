@@ -137,3 +137,11 @@ def test_bytes_found_are_those_of_rows(recorder: Recorder) -> None:
         return unit.bytes_found
 
     assert [queue.engine.write(found) for _ in range(2)] == [size, size]
+
+
+def test_a_payload_that_cannot_be_read_does_not_end_a_batch(recorder: Recorder) -> None:
+    """The first of three goes to quarantine, the others are leased."""
+    queue = recorder.queue
+    made = [queue.enqueue(A, "embed", "x" * 600).job_id for _ in range(3)]
+    recorder.disk.values[Family.PAYLOADS][made[0].bytes] = b"bad"
+    assert [one.job_id for one in queue.lease_batch("w", 3)] == made[1:]
