@@ -122,8 +122,7 @@ def is_ready(job: Job, now_ms: int) -> bool:
 def has_ready(jobs: tuple[Job, ...], scope: int, now_ms: int) -> bool:
     """Whether a scope has a ready job."""
     for job in jobs:
-        due_ms = job.due_ms  # as `is_ready` does, without a call
-        if due_ms is not None and due_ms <= now_ms and job.state is not LEASED and job.spec.scope == scope:
+        if is_ready(job, now_ms) and job.spec.scope == scope:
             return True
     return False
 

@@ -22,8 +22,8 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "pytest:tests/contract/test_reply_rule.py",
         _ENGINE,
-        "            self._lock.release()\n        try:\n            self.store.wait(sequence)\n",
-        "            self._lock.release()\n        try:\n            self.store.wait(0)\n",
+        "            sequence = self.store.sequence\n        try:\n            self.store.wait(sequence)\n",
+        "            sequence = self.store.sequence\n        try:\n            self.store.wait(0)\n",
         ("powerloss",),
     ),
     Mutant(

@@ -83,8 +83,8 @@ OF_MODEL: Final[tuple[Mutant, ...]] = (
         "no early run",
         "explore:order",
         _LEASE,
-        "due_ms <= now_ms and",
-        "due_ms <= now_ms + 1 and",
+        "is_ready(job, now_ms)",
+        "is_ready(job, now_ms + 1)",
     ),
     Mutant(
         "model: a served scope stays at the head",

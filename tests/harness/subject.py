@@ -35,7 +35,7 @@ QUIET: Final = ("quarantine",)
 COMPACT_EVERY: Final = 120
 TABLES_MAX: Final = 24
 COPIES_MAX: Final = 100
-PUBLIC_EVERY: Final = 151
+PUBLIC_EVERY: Final = 61
 CHECK_EVERY: Final = 997
 
 

@@ -96,9 +96,9 @@ class Engine:
 
         Its reply or refusal leaves when it is durable.
         """
-        if self._syncs or not self._lock.acquire(blocking=False):
+        if self._syncs or self._lock.locked():
             return self._take_turn(operation)
-        return self._reply_inside(self._run, operation)
+        return self._reply(self._run, operation)
 
     def write_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
         """Run the operations of several calls, in their order, as one commit with one wait for durability.
@@ -169,24 +169,17 @@ class Engine:
 
     def _reply(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
         """The reply rule. A refusal is a reply: what it tells may not be durable yet either."""
-        self._lock.acquire()
-        return self._reply_inside(run, subject)
-
-    def _reply_inside(self, run: Callable[[Subject], Reply], subject: Subject) -> Reply:
-        """The same for who holds the lock already."""
-        try:
-            reply = run(subject)
-        except QueueUnavailableError:
-            self._notify()  # whoever waits learns of it too
-            raise
-        except QueueError as refusal:
-            answer: Reply | QueueError = refusal
+        with self._lock:
+            try:
+                reply = run(subject)
+            except QueueUnavailableError:
+                self._notify()  # whoever waits learns of it too
+                raise
+            except QueueError as refusal:
+                answer: Reply | QueueError = refusal
+            else:
+                answer = reply
             sequence = self.store.sequence
-        else:
-            answer = reply
-            sequence = self.store.sequence
-        finally:
-            self._lock.release()
         try:
             self.store.wait(sequence)
         except QueueUnavailableError:
@@ -254,13 +247,15 @@ class Engine:
                 call.give(QueueUnavailableError(str(error), outcome=error.outcome))
         finally:
             for call in calls:
-                call.give(QueueUnavailableError(_INTERRUPTED, outcome="unknown"))
+                if not call.answered:
+                    call.give(QueueUnavailableError(_INTERRUPTED, outcome="unknown"))
                 call.go()
 
     def _run_many(self, operations: Sequence[Callable[[Unit], Any]]) -> tuple[list[Any], int]:
+        if len(operations) == 1:
+            return self._run_apart(operations), self.store.sequence
         try:
-            alone = len(operations) == 1
-            replies = self._run_apart(operations) if alone else self._run(lambda unit: _together(unit, operations))
+            replies = self._run(lambda unit: _together(unit, operations))
         except QueueUnavailableError:
             raise
         except Exception:  # noqa: BLE001  also a flaw that one call meets: it must not fail the others

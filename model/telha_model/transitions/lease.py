@@ -6,7 +6,7 @@ from telha_model.ops import Extend, Lease
 from telha_model.policy import latest_deadline_ms, lease_ttl_ms
 from telha_model.replies import BadArgument, Extended, Grant, Leased, NotFound, Outcome, Reply, Ruling
 from telha_model.rules import KIND, Rule, rule, staleness, worker_problem
-from telha_model.state import NO_DETAIL, Event, Job, Queue, find, has_ready, logged, replaced
+from telha_model.state import NO_DETAIL, Event, Job, Queue, find, has_ready, is_ready, logged, replaced
 from telha_model.states import FAILED, LEASED, Transition
 from telha_model.types import OVERSIZE, Config, Ref, Value, add_ms, make, matches
 
@@ -56,8 +56,8 @@ def _first_ready(queue: Queue, scope: int, kinds: Kinds) -> Job | None:
     best_place = (0, 0)
     now_ms = queue.now_ms
     for job in queue.jobs:  # in job-id order, so that a tie keeps the earlier job
-        due_ms = job.due_ms  # as `is_ready` does, without a call
-        if due_ms is not None and due_ms <= now_ms and job.state is not LEASED and (spec := job.spec).scope == scope:
+        due_ms = job.due_ms
+        if due_ms is not None and is_ready(job, now_ms) and (spec := job.spec).scope == scope:
             place = (spec.priority, due_ms)
             if (best is None or place < best_place) and (kinds is None or accepts(kinds, spec.kind)):
                 best, best_place = job, place

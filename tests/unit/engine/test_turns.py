@@ -97,12 +97,17 @@ def test_those_who_wait_share_a_commit_and_a_sync(queue: JobQueue) -> None:
     assert [queue.get(receipt.job_id).payload for receipt in receipts] == list(range(10))
 
 
+def beside_an_enqueue(queue: JobQueue, call: Callable[[], Any]) -> tuple[Any, type]:
+    """A call shares a turn with an enqueue of 1: the payload that is there then, and the type of the call's answer."""
+    with busy(queue.engine, 2) as threads:
+        threads.start(lambda: queue.enqueue(SCOPE, "k", 1), call)
+    receipt, answer = threads.join()
+    return queue.get(receipt.job_id).payload, type(answer)
+
+
 def test_a_refusal_is_its_own_caller_s(queue: JobQueue) -> None:
     """Of two that share a turn one is refused, and the other done."""
-    with busy(queue.engine, 2) as threads:
-        threads.start(lambda: queue.enqueue(SCOPE, "k", 1), lambda: queue.cancel(uuid4()))
-    receipt, refused = threads.join()
-    assert (queue.get(receipt.job_id).payload, type(refused)) == (1, JobNotFoundError)
+    assert beside_an_enqueue(queue, lambda: queue.cancel(uuid4())) == (1, JobNotFoundError)
 
 
 def test_a_flaw_is_its_own_caller_s(queue: JobQueue) -> None:
@@ -111,10 +116,7 @@ def test_a_flaw_is_its_own_caller_s(queue: JobQueue) -> None:
     def broken(_unit: Unit) -> None:
         raise ZeroDivisionError
 
-    with busy(queue.engine, 2) as threads:
-        threads.start(lambda: queue.enqueue(SCOPE, "k", 1), lambda: queue.engine.write(broken))
-    receipt, flaw = threads.join()
-    assert (queue.get(receipt.job_id).payload, type(flaw)) == (1, ZeroDivisionError)
+    assert beside_an_enqueue(queue, lambda: queue.engine.write(broken)) == (1, ZeroDivisionError)
 
 
 def test_who_was_led_by_an_interrupted_thread_is_told_so(queue: JobQueue) -> None:
