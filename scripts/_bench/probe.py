@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple, Self
+from typing import Self
 
 from rocksdict import ColumnFamily, WriteBatch
 
 from telha_jobs.store.database import Database
-from telha_jobs.store.port import Delete, Family, Put
+from telha_jobs.store.port import Family, Write
 
 COUNTED = frozenset({"get", "iterate", "batch", "write", "flush"})
 """The calls of `Database` that reach the storage while a queue is open: a new one has to be counted here too."""
@@ -118,14 +118,14 @@ def counting(tally: Tally) -> type[Database]:
             tally.total.graves += graves[family].between(start, end, last=last)
             return found
 
-        def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
-            for change in changes:
-                if isinstance(change, Put):
-                    tally.total.puts += 1
-                    graves[change.family].fill(change.key)
-                else:
+        def batch(self, changes: Sequence[Write]) -> WriteBatch:
+            for family, key, value in changes:
+                if value is None:
                     tally.total.deletes += 1
-                    graves[change.family].dig(change.key)
+                    graves[family].dig(key)
+                else:
+                    tally.total.puts += 1
+                    graves[family].fill(key)
             return super().batch(changes)
 
         def write(self, batch: WriteBatch) -> None:
@@ -140,15 +140,7 @@ def counting(tally: Tally) -> type[Database]:
     return Counting
 
 
-class Change(NamedTuple):
-    """One operation of a recorded batch; `value` None: a delete."""
-
-    family: Family
-    key: bytes
-    value: bytes | None
-
-
-Tape = list[list[Change] | None]
+Tape = list[list[Write] | None]
 """What was written, in order: a batch, or None for a sync."""
 
 Reel = list[list[tuple[bytes, bytes | None, ColumnFamily]] | None]
@@ -161,8 +153,8 @@ def recording(tape: Tape) -> type[Database]:
     class Recording(Database):
         """Records, then does the same."""
 
-        def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
-            tape.append([Change(c.family, c.key, c.value if isinstance(c, Put) else None) for c in changes])
+        def batch(self, changes: Sequence[Write]) -> WriteBatch:
+            tape.append([*changes])
             return super().batch(changes)
 
         def flush(self) -> None:
@@ -179,7 +171,7 @@ class Bare(Database):
         """The tape with this database's family handles in it: not part of what is timed."""
         handles = self._handles
         return [
-            None if batch is None else [(one.key, one.value, handles[one.family]) for one in batch] for batch in tape
+            None if batch is None else [(key, value, handles[family]) for family, key, value in batch] for batch in tape
         ]
 
     def play(self, reel: Reel) -> None:

@@ -25,7 +25,7 @@ from rocksdict import Options, WriteBatch
 
 from telha_jobs.engine import sweep
 from telha_jobs.store.database import Database
-from telha_jobs.store.port import Delete, Family, Put
+from telha_jobs.store.port import Family, Write
 
 POINTS: Final = (
     "look.before",
@@ -122,7 +122,7 @@ class TornDatabase(PointedDatabase):
 
     _first: WriteBatch | None = None
 
-    def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
+    def batch(self, changes: Sequence[Write]) -> WriteBatch:
         half = len(changes) // 2
         self._first = super().batch(changes[:half]) if half else None
         return super().batch(changes[half:])

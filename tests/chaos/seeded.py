@@ -18,7 +18,7 @@ from rocksdict import WriteBatch
 
 from telha_jobs import JobQueue, Lease, ManualClock, NewJob, QueueError, QueueUnavailableError, State
 from telha_jobs.store.database import Database
-from telha_jobs.store.port import Check, Committed, Conflict, Delete, Put, Write
+from telha_jobs.store.port import NO_ADDS, Adds, Committed, Conflict, Guard, Write
 from telha_jobs.store.rocks import RocksStore
 from tests.chaos.history import History
 
@@ -49,7 +49,7 @@ class Recorder:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.changes: Sequence[Put | Delete] = ()
+        self.changes: Sequence[Write] = ()
         self.at_sync: Callable[[Callable[[], None]], None] = lambda sync: sync()
         self.at_call: Callable[[], object] = lambda: None
         self.at_close: Callable[[], object] = lambda: None
@@ -61,14 +61,14 @@ class Recorder:
         recorder = self
 
         class Recorded(Database):
-            def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
+            def batch(self, changes: Sequence[Write]) -> WriteBatch:
                 recorder.changes = tuple(changes)
                 return super().batch(changes)
 
             def write(self, batch: WriteBatch) -> None:
                 told = [
-                    (one.family.value, one.key.hex(), one.value.hex() if isinstance(one, Put) else None)
-                    for one in recorder.changes
+                    (family.value, key.hex(), None if value is None else value.hex())
+                    for family, key, value in recorder.changes
                 ]
                 recorder.history.note("written", changes=told)
                 super().write(batch)
@@ -88,8 +88,10 @@ class Recorder:
         recorder = self
 
         class Recording(RocksStore):
-            def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
-                answer = super().commit(checks, writes, token)
+            def commit(
+                self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+            ) -> Committed | Conflict:
+                answer = super().commit(checks, writes, token, adds)
                 if isinstance(answer, Committed):
                     recorder.own.sequence = answer.sequence
                     recorder.history.note("commit", sequence=answer.sequence)

@@ -5,7 +5,7 @@ import pytest
 from telha_jobs.clock import ManualClock
 from telha_jobs.errors import QueueLockedError, QueueUnavailableError
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
-from telha_jobs.store.port import Add, Check, Committed, CommitUnknownError, Conflict, Family, Put
+from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Family, Put
 from tests.contract.rigs import START_MS
 
 JOBS, META = Family.JOBS, Family.META
@@ -28,7 +28,7 @@ def lose(
     """A commit whose outcome is lost."""
     store.faults.unknown_next(applied)
     with pytest.raises(CommitUnknownError):
-        store.commit([] if check is None else [check], [Put(JOBS, key, b"late"), Add(META, b"n", 1)], token)
+        store.commit([] if check is None else [check], [Put(JOBS, key, b"late")], token, {b"n": 1})
 
 
 def test_scripted_conflicts_write_nothing(store: MemoryStore) -> None:

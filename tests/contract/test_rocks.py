@@ -15,7 +15,7 @@ from telha_jobs.clock import ManualClock
 from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
 from telha_jobs.store import layout
 from telha_jobs.store.database import Database
-from telha_jobs.store.port import Add, Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put
+from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put
 from telha_jobs.store.rocks import RocksStore
 from tests.contract.rigs import START_MS, Faults, RocksRig, copy_as_crashed, faulty
 
@@ -430,10 +430,10 @@ def test_the_open_mark_is_synced_before_the_first_commit(rocks: RocksRig) -> Non
 def test_an_addition_costs_no_read(rocks: RocksRig) -> None:
     """A counter is read once, by the first commit that adds to it; a commit without counters reads nothing."""
     store = rocks.open()
-    store.commit([], [Add(META, b"n", 1), Add(META, b"n", 1)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 2})
     rocks.faults.gets = 0
     for _ in range(10):
-        store.commit([], [Add(META, b"n", 1), Put(JOBS, b"a", b"")], TOKEN)
+        store.commit([], [Put(JOBS, b"a", b"")], TOKEN, {b"n": 1})
     assert rocks.faults.gets == 0
 
 
@@ -534,7 +534,7 @@ def test_a_damaged_counter_does_not_stop_commits(rocks: RocksRig, caplog: pytest
     store = rocks.open()
     store.commit([], [Put(META, b"n", b"bad")], TOKEN)
     with caplog.at_level(logging.ERROR):
-        store.commit([], [Add(META, b"n", 2)], TOKEN)
+        store.commit([], [], TOKEN, {b"n": 2})
     assert (layout.decode_counter(store.read([(META, b"n")])[0].value or b""), len(caplog.records)) == (2, 1)
 
 

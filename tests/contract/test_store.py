@@ -7,7 +7,7 @@ import pytest
 from telha_jobs.clock import ManualClock
 from telha_jobs.errors import InvalidArgumentError, QueueUnavailableError
 from telha_jobs.store.layout import PREFIX, store_keys
-from telha_jobs.store.port import Add, Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put, Store, Write
+from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put, Store, Write
 from tests.contract.rigs import START_MS, Rig
 
 TOKEN = b"token"
@@ -51,7 +51,7 @@ def test_a_refused_commit_writes_nothing(rig: Rig) -> None:
     put(store, (b"a", b"1"), (b"b", b"1"))
     old = [check(store, b"a"), check(store, b"b")]
     sequence = put(store, (b"b", b"2"))
-    outcome = store.commit(old, [Put(JOBS, b"a", b"3"), Add(META, b"n", 1), Put(READY, b"r", b"")], TOKEN)
+    outcome = store.commit(old, [Put(JOBS, b"a", b"3"), Put(READY, b"r", b"")], TOKEN, {b"n": 1})
     assert Conflict() == outcome
     assert (b"1", None, None, sequence) == (value(store, b"a"), count(store), value(store, b"r", READY), store.sequence)
 
@@ -87,10 +87,10 @@ def test_a_check_sees_an_absent_key_appear(rig: Rig) -> None:
 
 
 def test_a_check_sees_a_counter_change(rig: Rig) -> None:
-    """`Add` is a write like any other to a check."""
+    """An addition is a write like any other to a check."""
     store = rig.open()
     old = check(store, b"n", META)
-    store.commit([], [Add(META, b"n", 1)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 1})
     assert Conflict() == store.commit([old], [Put(JOBS, b"b", b"")], TOKEN)
 
 
@@ -166,29 +166,29 @@ def test_empty_keys_and_values_are_kept(rig: Rig) -> None:
 
 
 def test_counters_add_up(rig: Rig) -> None:
-    """Deltas add up over commits and within one, from zero when absent; values are signed big-endian 64 bits."""
+    """Deltas add up over commits, from zero when absent; values are signed big-endian 64 bits."""
     store = rig.open()
-    store.commit([], [Add(META, b"n", 5), Add(META, b"m", -1), Add(META, b"n", -2)], TOKEN)
-    store.commit([], [Add(META, b"n", 4)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 3, b"m": -1})
+    store.commit([], [], TOKEN, {b"n": 4})
     assert (7, -1, struct.pack(">q", 7)) == (count(store), count(store, b"m"), value(store, b"n", META))
 
 
 def test_a_counter_at_zero_is_gone(rig: Rig) -> None:
-    """A sum of zero removes the key, in one commit or over several, and counting starts again from zero."""
+    """A sum of zero removes the key or makes none, and counting starts again from zero."""
     store = rig.open()
-    store.commit([], [Add(META, b"n", 2), Add(META, b"m", 3), Add(META, b"m", -3), Add(META, b"z", 0)], TOKEN)
-    store.commit([], [Add(META, b"n", -2)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 2, b"m": 3, b"z": 0})
+    store.commit([], [], TOKEN, {b"n": -2, b"m": -3})
     gone = [count(store, key) for key in (b"n", b"m", b"z")]
-    store.commit([], [Add(META, b"n", 1)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 1})
     assert (gone, count(store)) == ([None, None, None], 1)
 
 
 def test_a_counter_that_overflows_refuses_the_commit(rig: Rig) -> None:
     """A sum beyond 64 bits is an argument error: nothing is written, and the store goes on."""
     store = rig.open()
-    store.commit([], [Add(META, b"n", 2**63 - 1)], TOKEN)
+    store.commit([], [], TOKEN, {b"n": 2**63 - 1})
     with pytest.raises(InvalidArgumentError):
-        store.commit([], [Put(JOBS, b"a", b""), Add(META, b"n", 1)], TOKEN)
+        store.commit([], [Put(JOBS, b"a", b"")], TOKEN, {b"n": 1})
     assert (2**63 - 1, None, Committed(2)) == (count(store), value(store, b"a"), store.commit([], [], TOKEN))
 
 
@@ -253,11 +253,11 @@ def test_wait_refuses_a_sequence_that_never_was(rig: Rig) -> None:
 def test_a_clean_end_keeps_everything_and_the_incarnation(rig: Rig) -> None:
     """After close and open, values, counters and the sequence go on, and the incarnation stays 0."""
     store = rig.open()
-    store.commit([], [Put(JOBS, b"a", b"1"), Add(META, b"n", 3)], TOKEN)
+    store.commit([], [Put(JOBS, b"a", b"1")], TOKEN, {b"n": 3})
     store.close()
     again = rig.open()
     assert (again.incarnation, again.sequence, value(again, b"a"), count(again)) == (0, 1, b"1", 3)
-    again.commit([], [Add(META, b"n", -1)], TOKEN)
+    again.commit([], [], TOKEN, {b"n": -1})
     assert (again.sequence, count(again)) == (2, 2)
 
 

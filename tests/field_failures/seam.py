@@ -5,7 +5,7 @@ from typing import cast
 
 from telha_jobs import JobQueue, ManualClock, QueueConfig
 from telha_jobs.store.memory import MemoryStore
-from telha_jobs.store.port import Check, Committed, Conflict, Family, Limits, Versioned, Write
+from telha_jobs.store.port import NO_ADDS, Adds, Committed, Conflict, Family, Guard, Limits, Versioned, Write
 from telha_jobs.store.rocks import RocksStore
 
 Hook = Callable[[str], None]
@@ -31,6 +31,10 @@ class Seam:
     def incarnation(self) -> int:
         """As the store behind it has it."""
         return self.inner.incarnation
+
+    def require_usable(self) -> None:
+        """Pass on."""
+        self.inner.require_usable()
 
     @property
     def sequence(self) -> int:
@@ -60,14 +64,16 @@ class Seam:
         self._meet("scan")
         return self.inner.scan(family, start, end, limit, claim=claim)
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+    ) -> Committed | Conflict:
         """Pass on, after the hook."""
         self._meet("commit")
         if self.coarse and self._told != self.inner.sequence:
             return Conflict()
-        return self.inner.commit(checks, writes, token)
+        return self.inner.commit(checks, writes, token, adds)
 
-    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+    def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """Pass on."""
         return self.inner.resolve(token, checks, writes)
 

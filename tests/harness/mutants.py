@@ -150,7 +150,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:protocol",
         _ROWS,
-        "            writes.append(make_delete((Family.JOBS, slot.key)))\n",
+        "            writes.append((Family.JOBS, slot.key, None))\n",
         "            pass\n",
     ),
     Mutant(
@@ -158,8 +158,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "tours:protocol",
         _UNIT,
-        "        answer = self.shared.commit(self._checks, writes, token)\n",
-        "        self.shared.commit(self._checks, writes[:1], token)\n"
+        "        answer = self.shared.commit(self._checks, writes, token, adds)\n",
+        "        self.shared.commit(self._checks, writes[:1], token, adds)\n"
         "        self.sequence += 1\n"
         "        answer = self.shared.commit((), writes[1:], token)\n",
     ),
@@ -193,7 +193,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "fair scopes",
         "tours:fairness",
         _UNIT,
-        "            writes.append(make_put((Family.META, LAST_SERVED, self._served)))\n",
+        "            writes.append((Family.META, LAST_SERVED, self._served))\n",
         "            pass\n",
     ),
     Mutant(
@@ -284,7 +284,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "    if key != slot.key:\n",
         "    if key != slot.key:\n"
         "        if new.key is not None and new.ended_at is not None:\n"
-        "            writes.append(make_delete((Family.IDEM, idem_key(new.scope, new.key))))\n",
+        "            writes.append((Family.IDEM, idem_key(new.scope, new.key), None))\n",
     ),
     Mutant(
         "a retried job forgets what it was to wait for",

@@ -19,7 +19,7 @@ from telha_jobs.consistency.follows import (
     strength,
 )
 from telha_jobs.consistency.rows import UNKNOWN_KIND, RowMender, Totals
-from telha_jobs.consistency.writer import Writer
+from telha_jobs.consistency.writer import Add, Change, Writer
 from telha_jobs.engine.rows import ids_value
 from telha_jobs.keys import (
     ID_BYTES,
@@ -32,7 +32,7 @@ from telha_jobs.keys import (
     quarantine_key,
 )
 from telha_jobs.kinds import Kinds
-from telha_jobs.store.port import Add, Delete, Family, Put, Store, Write
+from telha_jobs.store.port import Delete, Family, Put, Store
 
 Kept = tuple[bytes, QuarantineKey, bytes]
 """An entry of quarantine: its key, the same taken apart, and its value."""
@@ -207,10 +207,9 @@ def mend_counters(store: Store, writer: Writer, totals: Totals) -> None:
         if wanted == found:
             continue
         writer.begin()
-        writes: list[Write] = [Delete(Family.META, key)] if damaged.pop(key, None) is not None else []
-        writes.append(Add(Family.META, key, wanted - found))
+        damaged.pop(key, None)  # adding to one that makes no sense begins at zero
         writer.change(
-            writes,
+            [Add(key, wanted - found)],
             f"counter of scope {UUID(bytes=place.scope)}, kind {place.kind}, {place.state.value}: "
             f"said {found}, says {wanted}",
         )
@@ -227,7 +226,7 @@ def mend_last(store: Store, writer: Writer, totals: Totals) -> None:
     sane = last is None or sane_last_id(store, last)
     if not sane or (totals.newest and (last is None or last < totals.newest)):
         told = "missing" if last is None else last.hex()
-        writes: list[Write] = (
+        writes: list[Change] = (
             [Put(Family.META, LAST_ID, totals.newest)] if totals.newest else [Delete(Family.META, LAST_ID)]
         )
         writer.change(writes, f"meta: last_id was {told}, is {totals.newest.hex() or 'gone'}")

@@ -22,13 +22,13 @@ from telha_jobs.consistency.follows import (
     read_record,
     strength,
 )
-from telha_jobs.consistency.writer import Writer
+from telha_jobs.consistency.writer import Add, Change, Writer
 from telha_jobs.core.record import Record
 from telha_jobs.engine.rows import ids_value
 from telha_jobs.keys import ID_BYTES, CountKey, count_key, parse_job_key, quarantine_key
 from telha_jobs.kinds import Kinds
 from telha_jobs.store.layout import decode_counter
-from telha_jobs.store.port import Add, Delete, Family, Put, Store, Write
+from telha_jobs.store.port import Delete, Family, Put, Store
 
 UNKNOWN_KIND = 0
 """The kind in `ids` of a job that nobody knows the kind of."""
@@ -188,7 +188,7 @@ class RowMender:
             or self._writer.get(Family.QUARANTINE, quarantine_key(key)) is not None
         )
 
-    def _without(self, entries: list[Entry], kept: list[Entry]) -> list[Write]:
+    def _without(self, entries: list[Entry], kept: list[Entry]) -> list[Change]:
         """Deletes of the entries that are there, but for those that another row of the job needs."""
         needed = {(one.family, one.key) for one in kept}
         return [
@@ -200,20 +200,20 @@ class RowMender:
     def _place(self, record: Record) -> CountKey:
         return CountKey(record.scope, self._kind(record), record.state)
 
-    def _recounted(self, less: CountKey, more: CountKey | None = None) -> list[Write]:
+    def _recounted(self, less: CountKey, more: CountKey | None = None) -> list[Add]:
         return self.counted(less, -1) + ([] if more is None else self.counted(more, 1))
 
-    def counted(self, place: CountKey, delta: int) -> list[Write]:
+    def counted(self, place: CountKey, delta: int) -> list[Add]:
         """So many jobs more or less there; nothing where the counter is damaged: that is mended later."""
         stored = self._writer.get(Family.META, count_key(*place))
         try:
             found = 0 if stored is None else decode_counter(stored)
         except ValueError:
             return []
-        return [Add(Family.META, count_key(*place), delta)] if found + delta >= 0 else []
+        return [Add(count_key(*place), delta)] if found + delta >= 0 else []
 
 
-def _moved(key: bytes, value: bytes, *, superseded: bool) -> list[Write]:
+def _moved(key: bytes, value: bytes, *, superseded: bool) -> list[Change]:
     return [Delete(Family.JOBS, key), Put(Family.QUARANTINE, quarantine_key(key, superseded=superseded), value)]
 
 

@@ -57,7 +57,7 @@ class Engine:
         """Raise `QueueUnavailableError` when closed, failed or forked: of all refusals this one comes first."""
         if self.closing:
             raise QueueUnavailableError(_CLOSED)
-        _ = self.store.sequence
+        self.store.require_usable()
 
     def shut(self) -> None:
         """Refuse what comes later, let the operation at hand finish (a sweep: its commit), and wake those that wait."""

@@ -48,24 +48,16 @@ def _is_work_of(unit: Unit, draft: Draft, record: Record) -> bool:
 
 
 def _create(unit: Unit, draft: Draft, where: str) -> bytes:
-    kind = unit.intern(draft.kind, where)
-    job_id = unit.make_id(draft.scope)
-    run_at = draft.run_at if draft.delay is None else later(unit.now, draft.delay)
-    inline = len(draft.payload) <= INLINE_PAYLOAD_BYTES_MAX
-    due = unit.now if run_at is None else max(unit.now, run_at)
+    scope, kind, payload, _, priority, run_at, delay, max_attempts, key, headers, version = draft
+    number = unit.intern(kind, where)
+    job_id = unit.make_id(scope)
+    now = unit.now
+    if delay is not None:
+        run_at = later(now, delay)
+    due = now if run_at is None or run_at < now else run_at
+    inline = payload if len(payload) <= INLINE_PAYLOAD_BYTES_MAX else None
     record = decide.enqueued(
-        draft.scope,
-        draft.priority,
-        unit.now,
-        job_id,
-        draft.kind,
-        draft.payload if inline else None,
-        draft.payload_version,
-        draft.headers,
-        run_at,
-        due,
-        draft.max_attempts,
-        draft.key,
+        scope, priority, now, job_id, kind, inline, version, headers, run_at, due, max_attempts, key
     )
-    unit.create(record, kind, draft.payload)
+    unit.create(record, number, payload)
     return job_id

@@ -7,8 +7,10 @@
 
 import hashlib
 import random
+import struct
 from functools import lru_cache
 
+_HALVES = struct.Struct(">QQ")
 _COUNTER_BITS = 22
 _COUNTER_MAX = (1 << _COUNTER_BITS) - 1
 
@@ -31,7 +33,7 @@ class JobIds:
             self._ms, self._counter = self._ms + 1, 0
         high = (self._ms & (1 << 48) - 1) << 16 | 7 << 12 | self._counter >> 10
         low = 0b10 << 62 | (self._counter & 0x3FF) << 52 | _scope_bits(scope) << 36 | self._random.getrandbits(36)
-        self.last = (high << 64 | low).to_bytes(16, "big")
+        self.last = _HALVES.pack(high, low)
         return self.last
 
 

@@ -1,8 +1,7 @@
 """What an engine tells whoever counts what happens to jobs. Without an observer it costs one comparison a call."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 from telha_jobs.core.record import Record
 from telha_jobs.errors import LeaseEnd
@@ -11,12 +10,8 @@ from telha_jobs.store.observer import StoreObserver
 LeaseUse = Literal["complete", "fail", "extend", "release"]
 
 
-class Change(NamedTuple):
-    """A job before and after a commit (None: no such job), and the number of its kind."""
-
-    kind: int
-    before: Record | None
-    after: Record | None
+Change = tuple[int, Record | None, Record | None]
+"""The number of a job's kind, and the job before and after a commit (None: no such job)."""
 
 
 class Observer(StoreObserver, Protocol):
@@ -36,7 +31,3 @@ class Observer(StoreObserver, Protocol):
     def refused(self, use: LeaseUse, why: LeaseEnd) -> None:
         """A lease that is not current was used, and the use refused."""
         ...
-
-
-make_change: Callable[[tuple[int, Record | None, Record | None]], Change] = partial(tuple.__new__, Change)
-"""`Change._make` at a fraction of its cost: every move makes one."""

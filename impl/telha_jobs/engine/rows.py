@@ -4,7 +4,7 @@ from telha_jobs.agenda import Row, make_row
 from telha_jobs.codec import encode_record
 from telha_jobs.core.record import WAITING, Record, timer_of
 from telha_jobs.keys import idem_key, job_key, ready_key, timer_key, u64
-from telha_jobs.store.port import Family, Write, make_delete, make_put
+from telha_jobs.store.port import Family, Write
 
 INLINE_PAYLOAD_BYTES_MAX = 512
 """A larger payload lives in its own family and is written once."""
@@ -70,16 +70,16 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
             _remove(writes, slot, slot.before, slot.key)
         return
     key, value = encode_record(new, sequence=sequence, token=token)
-    writes.append(make_put((Family.JOBS, key, value)))
+    writes.append((Family.JOBS, key, value))
     row, time = slot.row, timer_of(new)
     ready = None if row is None else ready_key(*row)
     timer = None if time is None else timer_key(time, new.job_id)
     if key != slot.key:
-        writes.append(make_put((Family.IDS, new.job_id, key + u64(slot.kind))))
+        writes.append((Family.IDS, new.job_id, key + u64(slot.kind)))
         if slot.key is not None:
-            writes.append(make_delete((Family.JOBS, slot.key)))
+            writes.append((Family.JOBS, slot.key, None))
         elif new.key is not None:
-            writes.append(make_put((Family.IDEM, idem_key(new.scope, new.key), new.job_id)))
+            writes.append((Family.IDEM, idem_key(new.scope, new.key), new.job_id))
     if ready != slot.ready:
         _move(writes, Family.READY, slot.ready, ready)
     if timer != slot.timer:
@@ -88,17 +88,17 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
 
 
 def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
-    writes += [make_delete((Family.JOBS, key)), make_delete((Family.IDS, old.job_id))]
+    writes += [(Family.JOBS, key, None), (Family.IDS, old.job_id, None)]
     if old.key is not None:
-        writes.append(make_delete((Family.IDEM, idem_key(old.scope, old.key))))
+        writes.append((Family.IDEM, idem_key(old.scope, old.key), None))
     if old.payload is None:
-        writes.append(make_delete((Family.PAYLOADS, old.job_id)))
+        writes.append((Family.PAYLOADS, old.job_id, None))
     _move(writes, Family.READY, slot.ready, None)
     _move(writes, Family.TIMERS, slot.timer, None)
 
 
 def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:
     if old is not None:
-        writes.append(make_delete((family, old)))
+        writes.append((family, old, None))
     if new is not None:
-        writes.append(make_put((family, new, b"")))
+        writes.append((family, new, b""))

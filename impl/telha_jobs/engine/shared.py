@@ -25,7 +25,7 @@ from telha_jobs.keys import (
 )
 from telha_jobs.kinds import Kinds
 from telha_jobs.recovery import load_agenda, load_counters, load_kinds, pages
-from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Family, Store, Write
+from telha_jobs.store.port import Adds, Committed, CommitUnknownError, Conflict, Family, Guard, Store, Write
 
 _log = logging.getLogger("telha_jobs")
 
@@ -71,10 +71,12 @@ class Shared:
         self._commits += 1
         return self._nonce + u64(self._commits)
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds
+    ) -> Committed | Conflict:
         """Commit, and settle an unknown outcome where the store can."""
         try:
-            return self.store.commit(checks, writes, token)
+            return self.store.commit(checks, writes, token, adds)
         except CommitUnknownError as error:
             _log.error("the outcome of a commit is unknown: %s", error)
             return self.store.resolve(token, checks, writes)

@@ -11,7 +11,7 @@ from telha_jobs.agenda import Row, Step
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
 from telha_jobs.core.record import LIVE, WAITING, Record
-from telha_jobs.engine.observer import Change, LeaseUse, make_change
+from telha_jobs.engine.observer import Change, LeaseUse
 from telha_jobs.engine.rows import Slot, ready_row, row_key, slot_of, write_slot
 from telha_jobs.engine.shared import Shared
 from telha_jobs.errors import InvalidArgumentError, LeaseEnd
@@ -29,7 +29,7 @@ from telha_jobs.keys import (
 )
 from telha_jobs.kinds import Kinds
 from telha_jobs.rules import KINDS_MAX
-from telha_jobs.store.port import Check, Conflict, Delete, Family, Put, Write, make_add, make_check, make_put
+from telha_jobs.store.port import Conflict, Family, Guard, Write
 from telha_jobs.types import State
 
 
@@ -72,7 +72,7 @@ class Unit:
         if shared.known.sequence != newest:
             shared.known.forget(newest)
         self._slots: dict[bytes, Slot] = {}
-        self._checks: list[Check] = []
+        self._checks: list[Guard] = []
         self._writes: list[Write] = []
         self._counts: dict[tuple[bytes, int, State], int] = {}
         self._new_kinds: dict[str, int] = {}
@@ -105,7 +105,7 @@ class Unit:
         if slot is not None and slot.key is not None:
             self._slots[job_id] = slot
             self.bytes_found += slot.size
-            self._checks.append(make_check((Family.JOBS, slot.key, self.sequence - 1)))
+            self._checks.append((Family.JOBS, slot.key, self.sequence - 1))
             return slot.now
         place = self.read(Family.IDS, job_id)
         if place is None:
@@ -133,7 +133,7 @@ class Unit:
     def read(self, family: Family, key: bytes) -> bytes | None:
         """One value, guarded: the commit fails if it changes before."""
         [(value, version)] = self.shared.store.read(((family, key),))
-        self._checks.append(make_check((family, key, version)))
+        self._checks.append((family, key, version))
         return value
 
     def named(self, scope: bytes, key: str) -> bytes | None:
@@ -170,7 +170,7 @@ class Unit:
                     f"{where}kind", f"would be number {number}; a queue knows at most {KINDS_MAX} kinds"
                 )
             self._new_kinds[kind] = number
-            self._writes.append(Put(Family.META, kind_key(number), kind.encode("utf-8")))
+            self._writes.append((Family.META, kind_key(number), kind.encode("utf-8")))
         return number
 
     def make_id(self, scope: bytes) -> bytes:
@@ -184,7 +184,7 @@ class Unit:
             self._keys[idem_key(record.scope, record.key)] = record.job_id
         if record.payload is None:
             self._payloads[record.job_id] = payload
-            self._writes.append(Put(Family.PAYLOADS, record.job_id, payload))
+            self._writes.append((Family.PAYLOADS, record.job_id, payload))
         self._slots[record.job_id] = Slot(kind)
         self.move(record.job_id, record)
 
@@ -192,7 +192,7 @@ class Unit:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
         old, slot.now = slot.now, record
-        self._moves.append(make_change((slot.kind, old, record)))
+        self._moves.append((slot.kind, old, record))
         counts = self._counts
         if old is not None:
             place = (old.scope, slot.kind, old.state)
@@ -231,8 +231,8 @@ class Unit:
         self._slots.pop(place.job_id, None)
         self._quarantined[place.job_id] = Unreadable(bad.key, None, bad.kind)
         self._writes += [
-            Delete(Family.JOBS, bad.key),
-            Put(Family.QUARANTINE, quarantine_key(bad.key), bad.value),
+            (Family.JOBS, bad.key, None),
+            (Family.QUARANTINE, quarantine_key(bad.key), bad.value),
         ]
         count = (place.scope, bad.kind, place.state)
         self._counts[count] = self._counts.get(count, 0) - 1
@@ -240,7 +240,7 @@ class Unit:
             for row in self.shared.ready_rows_of(place, bad.kind, time):
                 self.drop_ready(row)
         if place.state is not State.PENDING:
-            self._writes += [Delete(Family.TIMERS, key) for key in self.shared.timers_of(place.job_id, time)]
+            self._writes += [(Family.TIMERS, key, None) for key in self.shared.timers_of(place.job_id, time)]
         self.shared.log_quarantine(place.job_id)
         return True
 
@@ -251,12 +251,12 @@ class Unit:
 
     def drop_ready(self, row: Row) -> None:
         """Remove a `ready` entry that no row explains."""
-        self._writes.append(Delete(Family.READY, ready_key(*row)))
+        self._writes.append((Family.READY, ready_key(*row), None))
         self._leave(row)
 
     def drop_timer(self, key: bytes) -> None:
         """Remove a `timers` entry that no row explains."""
-        self._writes.append(Delete(Family.TIMERS, key))
+        self._writes.append((Family.TIMERS, key, None))
 
     # -- the commit
 
@@ -269,7 +269,8 @@ class Unit:
         writes = self._all_writes(token)
         if not writes:
             return None
-        answer = self.shared.commit(self._checks, writes, token)
+        adds = {count_key(*place): delta for place, delta in self._counts.items() if delta}
+        answer = self.shared.commit(self._checks, writes, token, adds)
         if isinstance(answer, Conflict):
             self.roll_back()
             return answer
@@ -304,13 +305,10 @@ class Unit:
         writes += self._writes
         if not writes:
             return writes
-        for key, delta in self._counts.items():
-            if delta:
-                writes.append(make_add((Family.META, count_key(*key), delta)))
         if self._ids_made and self.shared.ids.last is not None:
-            writes.append(make_put((Family.META, LAST_ID, self.shared.ids.last)))
+            writes.append((Family.META, LAST_ID, self.shared.ids.last))
         if self._served is not None:
-            writes.append(make_put((Family.META, LAST_SERVED, self._served)))
+            writes.append((Family.META, LAST_SERVED, self._served))
         return writes
 
     def _remember(self, sequence: int) -> None:

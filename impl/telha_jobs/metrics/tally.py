@@ -124,9 +124,8 @@ class Tally:
     def committed(self, changes: Sequence[Change], quarantined: int) -> None:
         """Count what became of each job."""
         self.quarantined += quarantined
-        for change in changes:
-            kind = self.bounded(change.kind)
-            before, after = change.before, change.after
+        for number, before, after in changes:
+            kind = self.bounded(number)
             for event in _events(before, after):
                 self.events[event][kind] += 1
             if before is not None and before.state is State.DEAD:

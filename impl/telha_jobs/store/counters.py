@@ -1,21 +1,19 @@
-"""Turns `Add` into plain writes, through a cache of counters.
+"""Turns additions into plain writes, through a cache of counters.
 
 Counts change with every commit and are read by almost none, so their values are kept in memory: an addition costs no
-read. The cache is right because a counter is written by `Add` only, and it changes after the batch was written.
+read. The cache is right because a counter is written by additions only, and it changes after the batch was written.
 """
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.store.layout import decode_counter, pack_counter
-from telha_jobs.store.port import Add, Delete, Family, Put, Write, make_delete, make_put
+from telha_jobs.store.port import Adds, Family, Write
 
 _CACHED_MAX = 100_000
 _log = logging.getLogger("telha_jobs")
-
-Key = tuple[Family, bytes]
 
 
 class CounterCache:
@@ -23,38 +21,32 @@ class CounterCache:
 
     def __init__(self, get: Callable[[Family, bytes], bytes | None]) -> None:
         self._get = get
-        self._cached: dict[Key, int] = {}
+        self._cached: dict[bytes, int] = {}
 
-    def settle(self, writes: Sequence[Write]) -> tuple[list[Put | Delete], dict[Key, int]]:
-        """The same writes without any `Add`, and the sums to `keep` once they are written."""
-        plain: list[Put | Delete] = []
-        sums: dict[Key, int] = {}
-        for write in writes:
-            if not isinstance(write, Add):
-                plain.append(write)
-                continue
-            family, name, delta = write
-            key = (family, name)
-            before = sums[key] if key in sums else self._cached.get(key)
-            sums[key] = (self._value(key) if before is None else before) + delta
+    def settle(self, adds: Adds) -> tuple[list[Write], dict[bytes, int]]:
+        """The writes that the additions come to, and the sums to `keep` once they are written."""
+        writes: list[Write] = []
+        sums: dict[bytes, int] = {}
+        cached = self._cached
         try:
-            for (family, name), total in sums.items():
-                plain.append(make_put((family, name, pack_counter(total))) if total else make_delete((family, name)))
+            for key, delta in adds.items():
+                before = cached.get(key)
+                if before is None:
+                    before = counted(key, self._get(Family.META, key))
+                total = sums[key] = before + delta
+                writes.append((Family.META, key, pack_counter(total) if total else None))
         except struct.error as error:
-            raise InvalidArgumentError("writes", f"a counter holds a signed 64-bit integer: {error}") from error
-        return plain, sums
+            raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
+        return writes, sums
 
-    def keep(self, sums: dict[Key, int]) -> None:
+    def keep(self, sums: dict[bytes, int]) -> None:
         """The writes are in the database: remember what the counters are now."""
         if len(self._cached) > _CACHED_MAX:
             self._cached.clear()
         self._cached.update(sums)
 
-    def _value(self, key: Key) -> int:
-        return counted(key, self._get(*key))
 
-
-def counted(key: Key, value: bytes | None) -> int:
+def counted(key: bytes, value: bytes | None) -> int:
     """What a counter says; one that makes no sense counts as 0."""
     if value is None:
         return 0
@@ -62,5 +54,5 @@ def counted(key: Key, value: bytes | None) -> int:
         return decode_counter(value)
     except ValueError as error:
         # Counts are derived data: a damaged one must not stop the queue, and the check finds that it is off.
-        _log.error("counter %s in %s starts again from 0: %s", key[1].hex(), key[0].value, error)
+        _log.error("counter %s starts again from 0: %s", key.hex(), error)
         return 0

@@ -24,7 +24,7 @@ from typing import Self
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch
 
-from telha_jobs.store.port import Delete, Family, Put
+from telha_jobs.store.port import Family, Write
 
 _WAL_BYTES_MAX = 32 * 1024 * 1024
 """Bounds what a reopen replays, what the memtables hold and how many deleted rows lie in them: a third of the open time
@@ -172,17 +172,15 @@ class Database:
             del iterator
         return empty
 
-    def batch(self, changes: Sequence[Put | Delete]) -> WriteBatch:
+    def batch(self, changes: Sequence[Write]) -> WriteBatch:
         """The changes as one batch for `write`; nothing is written yet."""
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
-        for change in changes:
-            if isinstance(change, Put):
-                family, key, value = change
-                batch.put(key, value, handles[family])
-            else:
-                family, key = change
+        for family, key, value in changes:
+            if value is None:
                 batch.delete(key, handles[family])
+            else:
+                batch.put(key, value, handles[family])
         return batch
 
     def write(self, batch: WriteBatch) -> None:

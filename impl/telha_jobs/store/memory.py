@@ -13,22 +13,21 @@ import bisect
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self, assert_never
+from typing import Self
 
 from telha_jobs.clock import Clock, QueueClock
 from telha_jobs.errors import InvalidArgumentError, QueueLockedError, QueueUnavailableError
 from telha_jobs.store.counters import counted
 from telha_jobs.store.layout import encode_counter
 from telha_jobs.store.port import (
-    Add,
-    Check,
+    NO_ADDS,
+    Adds,
     Committed,
     CommitUnknownError,
     Conflict,
-    Delete,
     Family,
+    Guard,
     Limits,
-    Put,
     Versioned,
     Write,
 )
@@ -59,21 +58,16 @@ class MemoryDisk:
         if owner is not None:
             owner.abandon()
 
-    def apply(self, writes: Sequence[Write]) -> int:
-        """Apply writes in their order as one commit; returns its sequence. After `ValueError` nothing changed."""
+    def apply(self, writes: Sequence[Write], adds: Adds = NO_ADDS) -> int:
+        """Apply writes in their order, and additions, as one commit; returns its sequence. After `ValueError` nothing
+        changed.
+        """
         after: dict[tuple[Family, bytes], bytes | None] = {}
-        for write in writes:
-            match write:
-                case Put(family, key, value):
-                    after[family, key] = value
-                case Delete(family, key):
-                    after[family, key] = None
-                case Add(family, key, delta):
-                    before = after[family, key] if (family, key) in after else self.values[family].get(key)
-                    total = counted((family, key), before) + delta
-                    after[family, key] = encode_counter(total) if total else None
-                case _:
-                    assert_never(write)
+        for family, key, value in writes:
+            after[family, key] = value
+        for key, delta in adds.items():
+            total = counted(key, self.values[Family.META].get(key)) + delta
+            after[Family.META, key] = encode_counter(total) if total else None
         self.sequence += 1
         for (family, key), new in after.items():
             self._set(family, key, new)
@@ -99,8 +93,9 @@ class _Late:
     """A commit that is on its way and may still arrive."""
 
     token: bytes
-    checks: tuple[Check, ...]
+    checks: tuple[Guard, ...]
     writes: tuple[Write, ...]
+    adds: Adds
 
 
 @dataclass(slots=True)
@@ -158,7 +153,7 @@ class MemoryStore:
     @property
     def sequence(self) -> int:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             return self._disk.sequence
 
     @property
@@ -167,12 +162,12 @@ class MemoryStore:
 
     def moment(self) -> tuple[int, int]:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             return self._disk.sequence, self._clock.now()
 
     def read(self, keys: Sequence[tuple[Family, bytes]]) -> list[Versioned]:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             return [Versioned(self._disk.values[family].get(key), self._version(family, key)) for family, key in keys]
 
     def scan(
@@ -180,15 +175,17 @@ class MemoryStore:
     ) -> list[tuple[bytes, bytes]]:
         del claim  # every writer sees the same rows here; conflicts are scripted
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             keys, values = self._disk.keys[family], self._disk.values[family]
             first = bisect.bisect_left(keys, start)
             last = len(keys) if end is None else bisect.bisect_left(keys, end)
             return [(key, values[key]) for key in keys[first : min(last, first + max(limit, 0))]]
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+    ) -> Committed | Conflict:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             if self.faults.failures:
                 self.faults.failures -= 1
                 self._failed = True
@@ -202,21 +199,21 @@ class MemoryStore:
             if self.faults.unknowns:
                 applied = self.faults.unknowns.pop(0)
                 if applied:
-                    self._settled[token] = self._apply(writes)
+                    self._settled[token] = self._apply(writes, adds)
                 else:
-                    self._late.append(_Late(token, tuple(checks), tuple(writes)))
+                    self._late.append(_Late(token, tuple(checks), tuple(writes), dict(adds)))
                 raise CommitUnknownError("the connection was lost while the commit was under way")
-            sequence = self._apply(writes)
+            sequence = self._apply(writes, adds)
             self._deliver()
             return Committed(sequence)
 
-    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+    def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """Fences the token first: whatever is still on its way under it is thrown away when it arrives."""
         del checks, writes
         with self._lock:
             if self._failed:
                 raise QueueUnavailableError(_FAILED, outcome="unknown")
-            self._require_usable()
+            self.require_usable()
             sequence = self._settled.setdefault(token, None)
             return Conflict() if sequence is None else Committed(sequence)
 
@@ -231,12 +228,12 @@ class MemoryStore:
 
     def now(self) -> int:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             return self._clock.now()
 
     def clock_ahead_ms(self) -> int:
         with self._lock:
-            self._require_usable()
+            self.require_usable()
             return self._clock.ahead_ms()
 
     def close(self) -> None:
@@ -255,11 +252,11 @@ class MemoryStore:
         with self._lock:
             self._refusal = self._refusal or "the process that owned this store is dead"
 
-    def _apply(self, writes: Sequence[Write]) -> int:
+    def _apply(self, writes: Sequence[Write], adds: Adds) -> int:
         try:
-            sequence = self._disk.apply(writes)
+            sequence = self._disk.apply(writes, adds)
         except ValueError as error:
-            raise InvalidArgumentError("writes", str(error)) from error
+            raise InvalidArgumentError("adds", str(error)) from error
         self._disk.high_water_ms = max(self._disk.high_water_ms, self._clock.newest_ms)
         return sequence
 
@@ -267,15 +264,15 @@ class MemoryStore:
         arriving, self._late = self._late, []
         for late in arriving:
             if late.token not in self._settled and self._hold(late.checks):
-                self._settled[late.token] = self._apply(late.writes)
+                self._settled[late.token] = self._apply(late.writes, late.adds)
 
-    def _hold(self, checks: Sequence[Check]) -> bool:
+    def _hold(self, checks: Sequence[Guard]) -> bool:
         newest = self._disk.sequence
-        return all(self._version(check.family, check.key) <= check.version <= newest for check in checks)
+        return all(self._version(family, key) <= version <= newest for family, key, version in checks)
 
     def _version(self, family: Family, key: bytes) -> int:
         return self._disk.versions.get((family, key), 0)
 
-    def _require_usable(self) -> None:
+    def require_usable(self) -> None:
         if self._refusal is not None:
             raise QueueUnavailableError(self._refusal)

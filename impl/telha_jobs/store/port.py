@@ -8,17 +8,17 @@ The contract, run against every store by `tests/contract`:
 - A check holds when the key did not change since its version: what `read` returned, or the sequence at some moment. A
   store may answer `Conflict` although it did not change (it may keep coarse versions), never `Committed` when it did.
 - The writes of a commit act in their order, also on the same key.
+- A commit also adds to counters: keys of `meta` whose value is a signed big-endian 64-bit integer. An absent one counts
+  as zero, and a sum of zero removes the key. A key that is added to is written in no other way.
 - Nothing above the port may rely on being the only writer.
-
-`Add` counts: the value is a signed big-endian 64-bit integer, an absent key counts as zero, and a sum of zero removes
-the key. A key that is added to is written in no other way. The other writes of one commit act in their order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from telha_jobs.types import plain_members
 
@@ -51,8 +51,19 @@ make_versioned: Callable[[tuple[bytes | None, int]], Versioned] = partial(tuple.
 """`Versioned._make` at a third of its cost: several are made in every call."""
 
 
+Guard = tuple[Family, bytes, int]
+"""Commit only if the key of the family did not change since this version."""
+
+Write = tuple[Family, bytes, bytes | None]
+"""Set the key of a family to a value, or with None remove it; removing an absent key is no error.
+
+A commit has about ten guards and writes, and plain tuples cost a tenth of named ones. `Check`, `Put` and `Delete` are
+the same with names, for where that matters more.
+"""
+
+
 class Check(NamedTuple):
-    """Commit only if the key did not change since this version."""
+    """A guard."""
 
     family: Family
     key: bytes
@@ -68,27 +79,17 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a key; removing an absent key is no error."""
+    """Remove a key."""
 
     family: Family
     key: bytes
+    value: None = None
 
 
-class Add(NamedTuple):
-    """Add a signed delta to a counter; a counter at zero does not exist."""
+Adds = Mapping[bytes, int]
+"""What is added to each counter, by its key in the family `meta`."""
 
-    family: Family
-    key: bytes
-    delta: int
-
-
-Write = Put | Delete | Add
-
-make_check: Callable[[tuple[Family, bytes, int]], Check] = partial(tuple.__new__, Check)
-make_put: Callable[[tuple[Family, bytes, bytes]], Put] = partial(tuple.__new__, Put)
-make_delete: Callable[[tuple[Family, bytes]], Delete] = partial(tuple.__new__, Delete)
-make_add: Callable[[tuple[Family, bytes, int]], Add] = partial(tuple.__new__, Add)
-"""As `make_versioned`: a commit has about ten."""
+NO_ADDS: Final[Adds] = MappingProxyType({})
 
 
 class Committed(NamedTuple):
@@ -133,6 +134,10 @@ class Store(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    def require_usable(self) -> None:
+        """Raise `QueueUnavailableError` when it is closed, failed or forked; else nothing."""
+        ...
+
     def moment(self) -> tuple[int, int]:
         """`sequence` and `now`, as of one moment."""
         ...
@@ -151,11 +156,16 @@ class Store(Protocol):
         """
         ...
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
-        """Apply all writes if all checks hold. Raises `CommitUnknownError` when the outcome cannot be told."""
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+    ) -> Committed | Conflict:
+        """Apply all writes and additions if all checks hold.
+
+        Raises `CommitUnknownError` when the outcome cannot be told.
+        """
         ...
 
-    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+    def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """Settle an unknown commit. After `Conflict` it is certain that it neither was nor ever will be applied.
 
         A store that can settle it only by being opened again raises `QueueUnavailableError(outcome="unknown")`.

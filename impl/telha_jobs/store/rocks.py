@@ -29,18 +29,19 @@ from telha_jobs.store.database import Database
 from telha_jobs.store.grouping import SyncGroup
 from telha_jobs.store.observer import StoreObserver, StoreOperation
 from telha_jobs.store.port import (
-    Check,
+    NO_ADDS,
+    Adds,
     Committed,
     CommitUnknownError,
     Conflict,
     Delete,
     Family,
+    Guard,
     Limits,
     Put,
     Versioned,
     Write,
     make_committed,
-    make_put,
     make_versioned,
 )
 
@@ -210,7 +211,9 @@ class RocksStore:
             except Exception as error:  # as in `read`
                 raise self._fail("read", error) from error
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+    ) -> Committed | Conflict:
         del token  # a store that one process owns never has to find an unknown commit again
         if self._database.forked:
             raise QueueUnavailableError(_FORKED)
@@ -219,20 +222,19 @@ class RocksStore:
                 raise QueueUnavailableError(self._refusal)
             if self._durability is None:
                 raise QueueUnavailableError("this is a read-only view: close the owner's queue and open it for writing")
-            for check in checks:
-                if check.version != self._sequence:
+            for _, _, version in checks:
+                if version != self._sequence:
                     self._conflicts += 1
                     return Conflict()
             sequence = self._sequence + 1
             try:
-                changes, sums = self._counters.settle(writes)
+                counts, sums = self._counters.settle(adds)
             except InvalidArgumentError:
                 raise
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
             state = layout.encode_commit(sequence, self._clock.newest_ms)
-            changes.append(make_put((Family.META, layout.COMMIT_KEY, state)))
-            batch = self._database.batch(changes)
+            batch = self._database.batch([*writes, *counts, (Family.META, layout.COMMIT_KEY, state)])
             size = batch.size_in_bytes()
             if size > _LIMITS.batch_bytes_max:
                 raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")
@@ -251,7 +253,7 @@ class RocksStore:
                 self.observer.wrote(size)
             return make_committed((sequence,))
 
-    def resolve(self, token: bytes, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Conflict:
+    def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """RocksDB may still apply a failed write when it is opened again, so only that can tell."""
         del token, checks, writes
         if self._database.forked:
@@ -272,11 +274,11 @@ class RocksStore:
             self._sync.wait(sequence)
 
     def now(self) -> int:
-        self._require_usable()
+        self.require_usable()
         return self._clock.now()
 
     def clock_ahead_ms(self) -> int:
-        self._require_usable()
+        self.require_usable()
         return self._clock.ahead_ms()
 
     def close(self) -> None:
@@ -305,7 +307,7 @@ class RocksStore:
         try:
             # Through the group, so that whoever still waits is answered by this very sync.
             self._sync.wait(self._sequence)
-            closing: list[Put | Delete] = [
+            closing: list[Write] = [
                 Put(Family.META, layout.COMMIT_KEY, state),
                 Delete(Family.META, layout.OPEN_KEY),
             ]
@@ -345,7 +347,7 @@ class RocksStore:
         self._sync.fail(reason)
         return QueueUnavailableError(reason)
 
-    def _require_usable(self) -> None:
+    def require_usable(self) -> None:
         if self._database.forked:
             raise QueueUnavailableError(_FORKED)
         if self._refusal is not None:
@@ -364,7 +366,7 @@ def _begin(database: Database, incarnation: int) -> int:
     """Mark the database as open, durably, before the first commit; returns the incarnation from now on."""
     if database.get(Family.META, layout.OPEN_KEY) is not None:
         incarnation += 1
-    changes: list[Put | Delete] = [
+    changes: list[Write] = [
         Put(Family.META, layout.INCARNATION_KEY, layout.encode_incarnation(incarnation)),
         Put(Family.META, layout.OPEN_KEY, layout.OPEN_MARK),
     ]

@@ -7,7 +7,7 @@ from telha_jobs import ManualClock
 from telha_jobs.consistency import Repaired, repair
 from telha_jobs.keys import ID_BYTES, parse_quarantine_key
 from telha_jobs.store.memory import MemoryStore
-from telha_jobs.store.port import Check, Committed, Conflict, Family, Write
+from telha_jobs.store.port import NO_ADDS, Adds, Committed, Conflict, Family, Guard, Write
 from tests.harness.damage import Disk, Pairs
 
 
@@ -22,13 +22,15 @@ class MortalStore(MemoryStore):
     late = False
     sizes: list[int]
 
-    def commit(self, checks: Sequence[Check], writes: Sequence[Write], token: bytes) -> Committed | Conflict:
+    def commit(
+        self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
+    ) -> Committed | Conflict:
         """Pass on, unless it is time to die."""
         self.sizes.append(len(writes))
         dying = len(self.sizes) == self.dies_at
         if dying and not self.late:
             raise KilledError
-        answer = super().commit(checks, writes, token)
+        answer = super().commit(checks, writes, token, adds)
         if dying:
             raise KilledError
         return answer

@@ -1,7 +1,6 @@
 """A unit of work: what it writes, no more than what changed, and how much it says to have read."""
 
 from collections.abc import Callable
-from itertools import starmap
 from typing import Any
 
 import pytest
@@ -13,9 +12,13 @@ from telha_jobs.engine.commands import Filters, Ref
 from telha_jobs.engine.enqueue import enqueue
 from telha_jobs.engine.unit import Unit
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
-from telha_jobs.store.port import Family, Write
+from telha_jobs.store.port import Adds, Family, Write
 from tests.field_failures.seam import queue_on
 from tests.unit.api.support import START_MS, A, lease, refusal
+
+
+def _named(family: Family, key: bytes) -> str:
+    return key.partition(b"/")[0].decode() if family is Family.META else family.value
 
 
 class Recorder:
@@ -29,15 +32,14 @@ class Recorder:
         self.writes: list[str] = []
         real = store.commit
 
-        def commit(checks: Any, writes: list[Write], token: bytes) -> Any:
-            self.writes += starmap(self._plain, ((type(one).__name__, *one) for one in writes))
-            return real(checks, writes, token)
+        def commit(checks: Any, writes: list[Write], token: bytes, adds: Adds) -> Any:
+            self.writes += [
+                f"{'Delete' if value is None else 'Put'} {_named(family, key)}" for family, key, value in writes
+            ]
+            self.writes += [f"Add {_named(Family.META, key)} {delta:+}" for key, delta in adds.items()]
+            return real(checks, writes, token, adds)
 
         monkeypatch.setattr(store, "commit", commit)
-
-    def _plain(self, act: str, family: Any, key: bytes, value: Any = b"") -> str:
-        name = key.partition(b"/")[0].decode() if family.value == "meta" else family.value
-        return f"{act} {name}" + (f" {value:+}" if act == "Add" else "")
 
     def of(self, act: Callable[[], object]) -> list[str]:
         """What the commits of an act write."""
