@@ -6,7 +6,7 @@ passed over. A pair is decoded once: pairs that were there at the last look are 
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,9 @@ from tests.harness.values import Names, scope_number, value_of
 
 Raw = Mapping[str, list[tuple[bytes, bytes]]]
 """The pairs of every family, by the family's name."""
+
+Entry = tuple[str, Any, Any]
+"""What a pair says: the part of `Observed` it belongs to, its name there, and the item (None in a set)."""
 
 FAMILIES: Final = ("jobs", "ready", "timers", "ids", "idem", "payloads", "quarantine", "meta")
 _STATES: Final = {1: State.PENDING, 2: State.LEASED, 3: State.FAILED, 4: State.COMPLETED, 5: State.DEAD}
@@ -131,12 +134,15 @@ class Decoder:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._known: dict[tuple[str, bytes, bytes], tuple[str, Any, Any]] = {}
+        self._known: dict[tuple[str, bytes, bytes], Entry] = {}
         self._last_rows: dict[bytes, bytes] = {}
+        self._seen: Observed | None = None
+        self._entries: dict[tuple[str, bytes], Entry] = {}
 
     def observe(self, raw: Raw) -> Observed:
         """Decode everything; `fresh` are the rows that were not there, byte for byte, at the last look."""
         seen = Observed()
+        entries: dict[tuple[str, bytes], Entry] = {}
         known = self._known
         if len(known) > _CACHED_MAX:
             known.clear()
@@ -153,17 +159,50 @@ class Decoder:
                 if part == "rows" and self._last_rows.get(key) != value:
                     seen.fresh.append(item)
                 _put(seen, part, name, item)
+                entries[family, key] = entry
         self._last_rows = dict(raw["jobs"])
+        self._seen, self._entries = seen, entries
         return seen
 
-    def _decoded(self, family: str, key: bytes, value: bytes) -> tuple[str, Any, Any]:
+    def amend(self, changes: Iterable[tuple[str, bytes, bytes | None]]) -> Observed | None:
+        """What the last look saw, with some pairs changed since (value None: gone). None when only a look at everything
+        can tell: a pair is not understood, or two of them claim the same place.
+        """
+        seen, self._seen = self._seen, None
+        if seen is None or seen.problems:
+            return None
+        seen.fresh = []
+        came = []
+        for family, key, value in changes:
+            gone = self._entries.pop((family, key), None)
+            if gone is not None:
+                _take(seen, gone)
+            before = self._last_rows.pop(key, None) if family == "jobs" else None
+            if value is not None:
+                came.append((family, key, value, before))
+        for family, key, value, before in came:
+            entry = self._known.get((family, key, value)) or self._decoded(family, key, value)
+            if entry[0] == "problems":
+                return None
+            self._known[family, key, value] = self._entries[family, key] = entry
+            _put(seen, *entry)
+            if family == "jobs":
+                self._last_rows[key] = value
+                if before != value:
+                    seen.fresh.append(entry[2])
+        if seen.problems:
+            return None
+        self._seen = seen
+        return seen
+
+    def _decoded(self, family: str, key: bytes, value: bytes) -> Entry:
         """The part of `Observed` the pair belongs to, and what to put there."""
         try:
             return self._understood(family, key, value)
         except (ValueError, KeyError, IndexError, TypeError, struct.error, msgpack.UnpackException) as error:
             return "problems", f"{family} {key.hex()}: {value.hex()}: {type(error).__name__}: {error}", None
 
-    def _understood(self, family: str, key: bytes, value: bytes) -> tuple[str, Any, Any]:
+    def _understood(self, family: str, key: bytes, value: bytes) -> Entry:
         match family:
             case "jobs":
                 row = self._row(key, value)
@@ -205,7 +244,7 @@ class Decoder:
             raise ValueError("the row's key is that of another job")
         return Place(scope_number(scope), _STATES[state], priority, created_at_ms, kind)
 
-    def _meta(self, key: bytes, value: bytes) -> tuple[str, Any, Any]:
+    def _meta(self, key: bytes, value: bytes) -> Entry:
         if key.startswith(b"kind/"):
             return "kinds", int.from_bytes(_sized(key[5:], 8), "big"), value.decode()
         if key.startswith(b"count/"):
@@ -301,6 +340,15 @@ def _put(seen: Observed, part: str, name: Any, item: Any) -> None:
         seen.problems.append(f"{part}: two entries for {name}: {held[name]} and {item}")
     else:
         held[name] = item
+
+
+def _take(seen: Observed, entry: Entry) -> None:
+    part, name, item = entry
+    held = getattr(seen, part)
+    if isinstance(held, set):
+        held.discard(name)
+    elif held.pop(name, item) is not item:
+        seen.problems.append(f"{part}: another entry stood for {name}")
 
 
 def _sized(value: bytes, size: int) -> bytes:

@@ -1,5 +1,6 @@
 """The explored graphs of the universes, and walks over them cut into parts. Knows only the model."""
 
+import gc
 from collections import deque
 from functools import cache
 from typing import Final
@@ -20,7 +21,9 @@ def ci_names() -> set[str]:
 @cache
 def ci_graph(name: str) -> Graph:
     """A universe in CI's size, explored once per process."""
-    return graph_of(universes("ci")[name])
+    graph = graph_of(universes("ci")[name])
+    gc.freeze()  # it stays as long as the process: the collector need not walk it again and again
+    return graph
 
 
 def graph_of(universe: Universe) -> Graph:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from telha_jobs.store.port import Family
 from telha_model import ops
 from telha_model.alphabet import offers
 from telha_model.ops import Op
@@ -13,10 +14,12 @@ from telha_model.step import step
 from telha_model.trace import Act, TraceError
 from telha_model.trace_data import read, write
 from telha_model.types import OVERSIZE, Config, KindPolicy, NewJob, Ref
-from tests.harness.decode import Decoder
+from tests.harness.decode import Decoder, Observed
+from tests.harness.lockstep import DisagreementError, Lockstep
 from tests.harness.program import as_code
+from tests.harness.subject import WHOLE_EVERY, EngineSubject
 from tests.harness.values import REAL_VALUES, Names, packed, scope_uuid, value_of
-from tests.harness.walking import ci_graph
+from tests.harness.walking import ci_graph, slice_of, walk_all
 
 UNIVERSES = ("protocol", "keys", "bulk")
 
@@ -101,3 +104,48 @@ def test_what_the_decoder_does_not_know_is_a_problem(family: str, key: bytes, va
     """A pair of an unknown job, a wrong size or an unknown name is told, never passed over."""
     raw = {"jobs": [], family: [(key, value)]}
     assert len(Decoder(Names()).observe(raw).problems) == 1
+
+
+class _Twice(EngineSubject):
+    """A subject that looks at everything after each look at what was written, and counts the two that differ."""
+
+    differing = 0
+    amended = 0
+
+    def _look(self) -> Observed:
+        seen = super()._look()
+        whole = Decoder(self.names).observe(self._raw())
+        whole.fresh = seen.fresh
+        self.differing += seen != whole
+        self.amended += self._looks % WHOLE_EVERY > 0
+        return seen
+
+
+@pytest.mark.parametrize("name", UNIVERSES)
+def test_reading_back_what_was_written_shows_the_whole_database(name: str) -> None:
+    """A look at the keys of the batches since the last look sees what a look at every key does."""
+    graph = ci_graph(name)
+    subjects: list[_Twice] = []
+
+    def subject(config: Config, start_ms: int) -> _Twice:
+        subjects.append(_Twice(config, start_ms))
+        return subjects[-1]
+
+    walk_all(graph, slice_of(name, 1_500), subject)
+    assert sum(one.differing for one in subjects) == 0
+    assert sum(one.amended for one in subjects) > 100
+
+
+@pytest.mark.parametrize("family", [Family.READY, Family.META])
+def test_what_was_written_behind_the_queues_back_is_seen_at_the_next_step(family: Family) -> None:
+    """A pair that no batch of the queue holds is found by the count of writes, whatever look is due."""
+    subject = EngineSubject(Config(), 1_000)
+    lockstep = Lockstep(Config(), lambda _config, _start: subject)
+    try:
+        for _ in range(3):
+            lockstep.step(ops.Enqueue(NewJob(1, "a")))
+        subject.queue._store._database._families[family].put(b"stray", b"")
+        with pytest.raises(DisagreementError, match=b"stray".hex()):
+            lockstep.step(ops.Lease("w"))
+    finally:
+        lockstep.close()

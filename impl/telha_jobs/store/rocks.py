@@ -234,7 +234,8 @@ class RocksStore:
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
             state = layout.encode_commit(sequence, self._clock.newest_ms)
-            batch = self._database.batch([*writes, *counts, (Family.META, layout.COMMIT_KEY, state)])
+            changes = [*writes, *counts, (Family.META, layout.COMMIT_KEY, state)]
+            batch = self._database.batch(changes)
             size = batch.size_in_bytes()
             if size > _LIMITS.batch_bytes_max:
                 raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")
