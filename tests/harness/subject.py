@@ -95,6 +95,7 @@ class EngineSubject(Subject):
         self._steps = 0
         self._moves = 0
         self._settled = True
+        self._written: int
         self._looks = 0
         self._noted: list[Write] = []
         self._commits = 0
