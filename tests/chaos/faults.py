@@ -223,11 +223,15 @@ def calls_fail(run: Run, forks: Forks, seed: int, *, fresh: bool, stride: int) -
         faults.every(call, error, fresh=fresh, lasting=True, stride=stride)
 
 
+def opens_refused(run: Run, forks: Forks, seed: int) -> None:
+    """Opens that cannot or must not succeed touch nothing."""
+    refusals(run, forks, Faults(run, forks, seed).killed, mounts=mounts_allowed() is None)
+
+
 def disks_full(run: Run, forks: Forks, seed: int) -> None:
     """No more room at this byte of the log and at that, and a disk that has so many pages left."""
     faults = Faults(run, forks, seed)
     refused = mounts_allowed()
-    refusals(run, forks, faults.killed, mounts=refused is None)
     for spare in (0, 1, 6, 7, 300, 400, 700, 1_100, 1_500):
         faults.life({"kind": "size", "spare": spare})
     if refused is not None:
@@ -245,7 +249,9 @@ def body(run: Run) -> None:
         while run.goes_on(rounds, ci=1):
             seed = run.seed * 1_000 + 4 * rounds
             stride = CI_STRIDE if run.seconds is None else 1
-            calls_fail(run, forks, seed + 2, fresh=False, stride=stride)  # the richest first: it ends at a finding
+            # A lane ends at its finding: the quickest first, then the richest.
+            opens_refused(run, forks, seed)
+            calls_fail(run, forks, seed + 2, fresh=False, stride=stride)
             calls_fail(run, forks, seed + 1, fresh=True, stride=stride)
             disks_full(run, forks, seed)
             if run.seconds is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.faults import CI_STRIDE, IMPORTS, LANE, NO_MOUNTS, Faults, calls_fail, disks_full
+from tests.chaos.faults import CI_STRIDE, IMPORTS, LANE, NO_MOUNTS, Faults, calls_fail, disks_full, opens_refused
 from tests.chaos.forks import Forks
 from tests.chaos.frame import KEPT_VARIABLE, Run, Verdict, play
 from tests.chaos.injection import Failed, failed_calls
@@ -63,7 +63,12 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
     """No room at any byte of the log: the call is refused, and after reopening with room all that was answered is
     there. Opens that cannot or must not succeed touch nothing.
     """
-    verdict = lived(lambda run, forks: disks_full(run, forks, 3))
+
+    def body(run: Run, forks: Forks) -> None:
+        opens_refused(run, forks, 3)
+        disks_full(run, forks, 3)
+
+    verdict = lived(body)
     assert verdict.finding is None, verdict.told()
     assert verdict.covered["first refusals"] >= 9
     refused = len(RIGHTS) + len(OTHERS)
@@ -114,6 +119,7 @@ def test_a_queue_that_does_not_hear_is_found(name: str, tmp_path: Path, monkeypa
             fault = {"kind": "call", "call": call, "error": "EIO", "when": str(numbers[1])}
             for durability in ("sync", "os") if call == "write" else ("sync",):
                 faults.life({**fault, "durability": durability}, fresh=True)
+        opens_refused(run, forks, 3)
         disks_full(run, forks, 3)
 
     verdict = lived(body)
