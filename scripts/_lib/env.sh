@@ -8,6 +8,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck disable=SC2034  # used by the commands that source this file
 PY="$ROOT/.venv/bin/python"
 cd "$ROOT"
+# Hundreds of processes start in a run of the tests: none shall compile anew what another has compiled.
+unset PYTHONDONTWRITEBYTECODE
 
 ensure_venv() {
     "$ROOT/scripts/install" --quiet
