@@ -32,6 +32,11 @@ class Seam:
         """As the store behind it has it."""
         return self.inner.incarnation
 
+    @property
+    def waits(self) -> bool:
+        """As the store behind it."""
+        return self.inner.waits
+
     def require_usable(self) -> None:
         """Pass on."""
         self.inner.require_usable()

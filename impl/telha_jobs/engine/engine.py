@@ -50,6 +50,7 @@ class Engine:
         self._polling = 0  # polls that wait for work
         self._turns = Turns()
         self._syncs = config.durability == "sync"  # then a turn is worth waiting for: it ends with a sync
+        self._waits = store.waits
         self._watchers: list[Callable[[], None]] = []
         self._observer: Observer | None = None
 
@@ -179,12 +180,13 @@ class Engine:
                 answer: Reply | QueueError = refusal
             else:
                 answer = reply
-            sequence = self.store.sequence
-        try:
-            self.store.wait(sequence)
-        except QueueUnavailableError:
-            self.wake()
-            raise
+            sequence = self.store.sequence if self._waits else 0
+        if self._waits:
+            try:
+                self.store.wait(sequence)
+            except QueueUnavailableError:
+                self.wake()
+                raise
         if isinstance(answer, QueueError):
             raise answer
         return answer

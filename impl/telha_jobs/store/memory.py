@@ -124,6 +124,7 @@ class MemoryStore:
 
     def __init__(self, disk: MemoryDisk, clock: QueueClock) -> None:
         self.faults = FaultPlan()
+        self.waits = True  # for nothing, but whoever stands above shall ask
         self._disk = disk
         self._incarnation = disk.incarnation
         self._clock = clock

@@ -138,6 +138,13 @@ class Store(Protocol):
         """Raise `QueueUnavailableError` when it is closed, failed or forked; else nothing."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether a commit may be less durable, when it is visible, than the store was asked to make it; if not, `wait`
+        has nothing to do.
+        """
+        ...
+
     def moment(self) -> tuple[int, int]:
         """`sequence` and `now`, as of one moment."""
         ...

@@ -83,6 +83,7 @@ class RocksStore:
         self._clock = clock
         self._incarnation = incarnation
         self._durability = durability
+        self.waits = durability == "sync"
         self._lock = threading.Lock()
         self._closing = threading.Lock()
         self._sequence = state.sequence
@@ -271,7 +272,7 @@ class RocksStore:
             raise InvalidArgumentError(
                 "sequence", f"{sequence} was never committed here, the newest is {self._sequence}"
             )
-        if self._durability == "sync":
+        if self.waits:
             self._sync.wait(sequence)
 
     def now(self) -> int:
