@@ -34,10 +34,21 @@ def graph_of(universe: Universe) -> Graph:
     return report.graph
 
 
+_WALKS: Final[dict[int, tuple[Graph, list[Walk]]]] = {}
+"""By the identity of the graph, which is held so that it stays one."""
+
+
+def _walks_of(graph: Graph) -> list[Walk]:
+    known = _WALKS.get(id(graph))
+    if known is None:
+        known = _WALKS[id(graph)] = (graph, walks(graph))
+    return known[1]
+
+
 def plan(graph: Graph, *, shard: int = 0, shards: int = 1) -> list[Walk]:
     """The walks of one shard; all shards together take every edge."""
     parts: list[Walk] = []
-    found = walks(graph)
+    found = _walks_of(graph)
     size = -(-sum(len(walk.steps) for walk in found) // shards)
     first, last = shard * size, (shard + 1) * size
     passed = 0
