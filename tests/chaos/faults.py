@@ -247,10 +247,10 @@ def body(run: Run) -> None:
     rounds = 0
     with Forks(IMPORTS) as forks:
         while run.goes_on(rounds, ci=1):
-            seed = run.seed * 1_000 + 4 * rounds
+            seed = run.seed * 1_000 + 5 * rounds
             stride = CI_STRIDE if run.seconds is None else 1
             # A lane ends at its finding: the quickest first, then the richest.
-            opens_refused(run, forks, seed)
+            opens_refused(run, forks, seed + 4)
             calls_fail(run, forks, seed + 2, fresh=False, stride=stride)
             calls_fail(run, forks, seed + 1, fresh=True, stride=stride)
             disks_full(run, forks, seed)

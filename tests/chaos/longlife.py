@@ -12,7 +12,6 @@ The picture of a whole run goes to out/longlife.svg.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from scripts._bench import plots
 from scripts._bench.child import BACKLOG, BATCH, PARTS, POLLS, SWEEP_MS
 from scripts._bench.processes import TREND_JOBS, TREND_LIMIT, child, trend
 from tests.chaos.frame import ROOT, FoundError, Lane, Run
@@ -39,6 +38,8 @@ def body(run: Run) -> None:
         jobs = max(JOBS, int(run.seconds * JOBS_A_SECOND) // (PARTS * BATCH) * PARTS * BATCH)
     parts = lived(run, jobs, PARTS)
     PICTURE.parent.mkdir(exist_ok=True)
+    from scripts._bench import plots  # matplotlib takes a second, which no other test needs
+
     plots.run(PICTURE, parts)
 
 

@@ -65,7 +65,7 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
     """
 
     def body(run: Run, forks: Forks) -> None:
-        opens_refused(run, forks, 3)
+        opens_refused(run, forks, 4)
         disks_full(run, forks, 3)
 
     verdict = lived(body)
@@ -119,7 +119,7 @@ def test_a_queue_that_does_not_hear_is_found(name: str, tmp_path: Path, monkeypa
             fault = {"kind": "call", "call": call, "error": "EIO", "when": str(numbers[1])}
             for durability in ("sync", "os") if call == "write" else ("sync",):
                 faults.life({**fault, "durability": durability}, fresh=True)
-        opens_refused(run, forks, 3)
+        opens_refused(run, forks, 4)
         disks_full(run, forks, 3)
 
     verdict = lived(body)

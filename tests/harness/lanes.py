@@ -31,16 +31,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
-
 from telha_model.explore import explore
 from telha_model.tours import Walk
 from telha_model.trace import Differs, Origin, recorded
 from telha_model.trace_data import to_data
 from telha_model.universes import universes
 from tests.harness.lockstep import DisagreementError
-from tests.harness.machine import machine, settings_of
 from tests.harness.subjects import MODEL, subjects
 from tests.harness.traces import Keeper, active_mutant, commit, for_mutant, shown, store
 from tests.harness.walking import ci_graph, plan, slice_of, walk_all
@@ -102,6 +98,12 @@ def toured(
 
 def played(subject: str, seed: int, *, on_steps: OnSteps = lambda _: None) -> Death:
     """The machine's runs from a seed, under the profile that is loaded."""
+    # Here: Hypothesis takes as long to import as all the rest, and most mutants die without it.
+    from hypothesis import settings
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from tests.harness.machine import machine, settings_of
+
     seen, keep, first = _Seen(on_steps), machine_keeper(subject, seed), 0
 
     def kept(error: DisagreementError) -> None:
@@ -138,6 +140,8 @@ def tour_keeper(universe: str, subject: str) -> Keeper:
 
 def machine_keeper(subject: str, seed: int) -> Keeper:
     """Keeps what the machine finds."""
+    from hypothesis import settings
+
     profile = settings.get_current_profile_name()
     repeat = f"scripts/replay --lane hypothesis --seed {seed} --subject {subject} --profile {profile}{for_mutant()}"
     return Keeper("hypothesis", subject, seed=seed, repeat=repeat)

@@ -176,7 +176,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "pytest:tests/contract/test_sync_trace.py",
         _ROCKS,
-        '        if self._durability == "sync":\n            self._sync.wait(sequence)\n',
+        "        if self.waits:\n            self._sync.wait(sequence)\n",
         "",
         ("powerloss",),
     ),

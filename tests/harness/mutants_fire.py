@@ -22,8 +22,8 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "pytest:tests/contract/test_reply_rule.py",
         _ENGINE,
-        "            sequence = self.store.sequence\n        try:\n            self.store.wait(sequence)\n",
-        "            sequence = self.store.sequence\n        try:\n            self.store.wait(0)\n",
+        "                self.store.wait(sequence)\n            except QueueUnavailableError:\n",
+        "                self.store.wait(0)\n            except QueueUnavailableError:\n",
         ("powerloss",),
     ),
     Mutant(

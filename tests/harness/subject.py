@@ -70,9 +70,9 @@ class EngineSubject(Subject):
     """The queue on RocksDB in memory, with its own clock.
 
     Reopening is real: a clean one closes and opens the directory; an unclean one opens a copy of the directory taken
-    while the queue was open, as kill -9 would have left it. With `real_reopen_every=8` only each eighth is; the others
-    make a new queue over the store that stays open, which derives everything from disk again in a hundredth of the
-    time.
+    while the queue was open, as kill -9 would have left it. With `real_reopen_every=16` only each sixteenth is; the
+    others make a new queue over the store that stays open, which derives everything from disk again in a hundredth of
+    the time.
     `window_rows` is how many rows the agenda keeps in memory per group: with 1 a few jobs are enough to go beyond it.
     """
 
@@ -279,9 +279,9 @@ class TamperedSubject(EngineSubject):
         return reply
 
 
-tour_subject: Final = partial(EngineSubject, real_reopen_every=8)
+tour_subject: Final = partial(EngineSubject, real_reopen_every=16)
 """The subject of the tours."""
-narrow_subject: Final = partial(EngineSubject, real_reopen_every=8, window_rows=1)
+narrow_subject: Final = partial(EngineSubject, real_reopen_every=16, window_rows=1)
 """The same with the smallest window of the agenda."""
 
 

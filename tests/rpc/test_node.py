@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ import pytest
 from telha_jobs import State
 from tests.rpc.rig import START_MS, TTL_MS, A
 from tests.rpc.threaded import served
+
+pytestmark = pytest.mark.xdist_group("node")  # npm is asked once
 
 ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).with_name("node")
@@ -57,8 +60,8 @@ def modules() -> Path:
                 timeout=INSTALL_BOUND_S,
             )
             assert done.returncode == 0, f"npm ci in {HERE.relative_to(ROOT)}: {done.stdout}{done.stderr}"
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
+            with suppress(OSError):  # another process was first: its folder may be in use by now
+                partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return folder / "node_modules"
