@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
@@ -472,6 +473,14 @@ def test_a_damaged_block_is_not_taken_for_the_end(rocks: RocksRig, caplog: pytes
     with caplog.at_level(logging.CRITICAL), pytest.raises(QueueUnavailableError, match="Corruption") as refused:
         store.scan(JOBS, b"", None, 9_999)
     assert refused.value.outcome == "not_applied"
+
+
+@pytest.mark.parametrize(("durability", "waits"), [("sync", True), ("os", False)])
+def test_a_store_says_whether_there_is_anything_to_wait_for(
+    directory: Path, durability: Literal["sync", "os"], waits: bool
+) -> None:
+    """What the engine goes by: at "os" no answer waits, at "sync" each does."""
+    assert RocksRig(directory, durability=durability).open().waits is waits
 
 
 def test_at_os_durability_nothing_is_synced_until_close(directory: Path) -> None:
