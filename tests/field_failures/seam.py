@@ -82,6 +82,10 @@ class Seam:
         """Pass on."""
         return self.inner.resolve(token, checks, writes)
 
+    def forget(self) -> None:
+        """Pass on."""
+        self.inner.forget()
+
     def wait(self, sequence: int) -> None:
         """Pass on."""
         self.inner.wait(sequence)

@@ -144,6 +144,7 @@ class Engine:
 
         def alone(work: Callable[[Store], Reply]) -> Reply:
             before, was_in_step, self._in_step = self.store.sequence, self._in_step, False
+            self.store.forget()
             reply = work(self.store)
             self._in_step = was_in_step and before == self.store.sequence
             self._derived()

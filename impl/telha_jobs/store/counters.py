@@ -39,6 +39,10 @@ class CounterCache:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
         return writes, sums
 
+    def forget(self) -> None:
+        """Read each counter again before it is added to."""
+        self._cached.clear()
+
     def keep(self, sums: dict[bytes, int]) -> None:
         """The writes are in the database: remember what the counters are now."""
         if len(self._cached) > _CACHED_MAX:

@@ -223,6 +223,9 @@ class MemoryStore:
         with self._lock:
             self._deliver()
 
+    def forget(self) -> None:
+        """There is nothing that it remembers."""
+
     def wait(self, sequence: int) -> None:
         if sequence > self._disk.sequence:
             raise InvalidArgumentError("sequence", f"{sequence} was never committed here")

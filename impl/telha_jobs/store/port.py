@@ -179,6 +179,10 @@ class Store(Protocol):
         """
         ...
 
+    def forget(self) -> None:
+        """Let go of what is remembered of the rows: something may have changed them behind the store's back."""
+        ...
+
     def wait(self, sequence: int) -> None:
         """Return once every commit up to `sequence` is as durable as the store was asked to make it.
 

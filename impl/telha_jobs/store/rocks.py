@@ -264,6 +264,10 @@ class RocksStore:
             "a write failed and may or may not be applied: open the queue again and look", outcome="unknown"
         )
 
+    def forget(self) -> None:
+        with self._lock:
+            self._counters.forget()
+
     def wait(self, sequence: int) -> None:
         """Also after a close, and after a failure, a commit that is durable already is answered as such."""
         if self._database.forked:

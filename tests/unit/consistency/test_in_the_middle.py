@@ -8,7 +8,7 @@ import pytest
 
 from telha_jobs import JobQueue, ManualClock, QueueConfig, QueueUnavailableError, State
 from telha_jobs.consistency import check, repair, writer
-from telha_jobs.keys import parse_job_key, ready_key, timer_key
+from telha_jobs.keys import COUNT_PREFIX, parse_job_key, ready_key, timer_key
 from telha_jobs.store.memory import MemoryStore
 from telha_jobs.store.port import Delete, Family, Put
 from tests.field_failures.seam import Seam
@@ -237,3 +237,18 @@ def test_a_repair_after_a_failure_of_the_storage_is_refused() -> None:
     store.faults.fail_next()
     assert refusal(QueueUnavailableError, lambda: repair(store)).outcome == "unknown"
     assert refusal(QueueUnavailableError, lambda: repair(store)).outcome == "not_applied"
+
+
+@pytest.mark.parametrize("value", [b"\0" * 7 + b"\x09", b"nonsense", None], ids=["another number", "no number", "gone"])
+def test_a_counter_that_changed_under_an_open_queue_is_put_right(tmp_path: Path, value: bytes | None) -> None:
+    """A repair starts from what is on disk, not from what the store remembers; counting goes on from there."""
+    with JobQueue.open(tmp_path / "queue", config=QueueConfig(durability="os")) as queue:
+        for _ in range(5):
+            queue.enqueue(A, "embed", None)
+        database = queue._store._database
+        [key] = [key for key, _ in queue._store.scan(Family.META, COUNT_PREFIX, None, 1)]
+        database.write(database.batch([(Family.META, key, value)]))
+        report = queue.check(repair=True)
+        queue.enqueue(A, "embed", None)
+        assert (report.repaired, report.problems, queue.check().problems) == (1, (), ())
+        assert queue.counts()[State.PENDING] == 6
