@@ -143,19 +143,14 @@ class Decoder:
         """Decode everything; `fresh` are the rows that were not there, byte for byte, at the last look."""
         seen = Observed()
         entries: dict[tuple[str, bytes], Entry] = {}
-        known = self._known
-        if len(known) > _CACHED_MAX:
-            known.clear()
+        if len(self._known) > _CACHED_MAX:
+            self._known.clear()
         for family, pairs in raw.items():
             for key, value in pairs:
-                entry = known.get((family, key, value))
-                if entry is None:
-                    entry = self._decoded(family, key, value)
-                    if entry[0] == "problems":
-                        seen.problems.append(entry[1])
-                        continue
-                    known[family, key, value] = entry
-                part, name, item = entry
+                part, name, item = entry = self._entry(family, key, value)
+                if part == "problems":
+                    seen.problems.append(name)
+                    continue
                 if part == "rows" and self._last_rows.get(key) != value:
                     seen.fresh.append(item)
                 _put(seen, part, name, item)
@@ -181,10 +176,10 @@ class Decoder:
             if value is not None:
                 came.append((family, key, value, before))
         for family, key, value, before in came:
-            entry = self._known.get((family, key, value)) or self._decoded(family, key, value)
+            entry = self._entry(family, key, value)
             if entry[0] == "problems":
                 return None
-            self._known[family, key, value] = self._entries[family, key] = entry
+            self._entries[family, key] = entry
             _put(seen, *entry)
             if family == "jobs":
                 self._last_rows[key] = value
@@ -194,6 +189,15 @@ class Decoder:
             return None
         self._seen = seen
         return seen
+
+    def _entry(self, family: str, key: bytes, value: bytes) -> Entry:
+        """What a pair says, decoded once if it can be."""
+        entry = self._known.get((family, key, value))
+        if entry is None:
+            entry = self._decoded(family, key, value)
+            if entry[0] != "problems":
+                self._known[family, key, value] = entry
+        return entry
 
     def _decoded(self, family: str, key: bytes, value: bytes) -> Entry:
         """The part of `Observed` the pair belongs to, and what to put there."""

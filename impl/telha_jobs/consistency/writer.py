@@ -58,7 +58,9 @@ class Writer:
         """The next row: a commit that is full is made now, so that no row is torn between two."""
         if not self._sentences:
             self._checks.clear()  # nothing was made of what was read
-        elif self._noted() >= BATCH_WRITES or self._bytes >= BATCH_BYTES or len(self._checks) >= _BATCH_CHECKS:
+            return
+        noted = len(self._writes) + len(self._adds)
+        if noted >= BATCH_WRITES or self._bytes >= BATCH_BYTES or len(self._checks) >= _BATCH_CHECKS:
             self.commit()
 
     def get(self, family: Family, key: bytes) -> bytes | None:
@@ -102,9 +104,6 @@ class Writer:
                 self._tell(sentence)
         self._checks, self._writes, self._adds, self._sentences, self._bytes = [], [], {}, [], 0
         self._pending.clear()
-
-    def _noted(self) -> int:
-        return len(self._writes) + len(self._adds)
 
     def _committed(self, token: bytes) -> Any:
         try:

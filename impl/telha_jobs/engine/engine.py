@@ -49,8 +49,7 @@ class Engine:
         self._in_step = True  # what is derived in memory is what the rows say
         self._polling = 0  # polls that wait for work
         self._turns = Turns()
-        self._syncs = config.durability == "sync"  # then a turn is worth waiting for: it ends with a sync
-        self._waits = store.waits
+        self._waits = store.waits  # then a turn is worth waiting for: it ends with a sync
         self._watchers: list[Callable[[], None]] = []
         self._observer: Observer | None = None
 
@@ -97,7 +96,7 @@ class Engine:
 
         Its reply or refusal leaves when it is durable.
         """
-        if self._syncs or self._lock.locked():
+        if self._waits or self._lock.locked():
             return self._take_turn(operation)
         return self._reply(self._run, operation)
 

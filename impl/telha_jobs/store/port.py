@@ -41,7 +41,7 @@ class Family(Enum):
 
 
 class Versioned(NamedTuple):
-    """A value (None: absent) and the version a `Check` compares."""
+    """A value (None: absent) and the version a guard compares."""
 
     value: bytes | None
     version: int
