@@ -30,6 +30,8 @@ from tests.chaos.roles import Role
 from tests.chaos.service import GrpcCaller
 
 STOP: Final = "stop"
+LOST: Final = "lost"
+"""The note of a caller that was not answered, and falls silent until the next life."""
 _WORD: Final = "word.json"
 _PAUSE_S: Final = 0.005
 _ENDS_S: Final = 60.0
@@ -112,8 +114,8 @@ def _live(root: Path, seed: int, name: str) -> None:
             try:
                 while (now := _read(root)).life == life:
                     role.act(now.mode, caller)
-            except LostError:
-                pass  # the next server may answer
+            except LostError as error:
+                history.note(LOST, life=life, caller=name, why=str(error))  # the next server may answer
             finally:
                 caller.close()
 

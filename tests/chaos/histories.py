@@ -8,16 +8,18 @@ It does not repeat from its seed: the seed decides what callers ask and when kil
 What it found stays in the kept directory, and `scripts/chaos --lane histories --judge DIR` judges that again.
 """
 
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from tests.chaos import blackbox
-from tests.chaos.fleet import Fleet, Word
+from tests.chaos.fleet import LOST, Fleet, Word
 from tests.chaos.frame import HISTORY, FoundError, Lane, Run
 from tests.chaos.history import History
-from tests.chaos.roles import WAKE
+from tests.chaos.roles import WAKE, WAKING, WAKINGS
 from tests.chaos.service import Service
 from tests.harness.judging import ROWS, judge_kept, snapshot, take
 from tests.harness.linearity import Judged, judged
@@ -30,17 +32,17 @@ LIVES: Final = 4
 LINES: Final = (400, 900)
 """A life is killed when its history has grown by so many lines: two for a call."""
 LIFE_S_MAX: Final = 15.0
-WAKE_S: Final = 4.0
-"""Long enough for each kind of waking to be waited for in vain."""
+WAKE_ROUNDS: Final = 3
+"""How often each kind of waking comes up."""
+WAKE_S_MAX: Final = 60.0
 UNANSWERED_SHARE_MIN: Final = 0.5
 
 
 class Plan:
     """The size of a run, and a flaw to start its servers with."""
 
-    def __init__(self, *, lives: int = LIVES, wake_s: float = WAKE_S, broken: str | None = None) -> None:
+    def __init__(self, *, lives: int = LIVES, broken: str | None = None) -> None:
         self.lives = lives
-        self.wake_s = wake_s
         self.broken = broken
 
 
@@ -68,10 +70,10 @@ def one_database(run: Run, root: Path, chance: Random, plan: Plan) -> Judged:
             with Service(root / "db", CONFIG, root / "server.log", life=life, broken=plan.broken) as server:
                 history.note("opened", **server.opened())
                 fleet.say(Word(life, server.address, "load"))
-                _grow(root / HISTORY, chance.randint(*LINES), fleet)
+                _grow(root / HISTORY, life, chance.randint(*LINES), fleet)
                 if life == plan.lives:
                     fleet.say(Word(life, server.address, WAKE))
-                    time.sleep(plan.wake_s)
+                    _wake(root / HISTORY, life, fleet)
                 fleet.check()
                 server.kill()
                 fleet.say(Word(life, None, "load"))
@@ -83,17 +85,38 @@ def one_database(run: Run, root: Path, chance: Random, plan: Plan) -> Judged:
     return judged(root, CONFIG, chance)
 
 
-def _grow(history: Path, lines: int, fleet: Fleet) -> None:
+def _grow(history: Path, life: int, lines: int, fleet: Fleet) -> None:
     """Wait until a history has so many lines more."""
-    until = time.monotonic() + LIFE_S_MAX
+    for new in _followed(history, life, fleet, LIFE_S_MAX):
+        lines -= len(new)
+        if lines <= 0:
+            return
+
+
+def _wake(history: Path, life: int, fleet: Fleet) -> None:
+    """Wait until every kind of waking has come up often enough, or one was waited for in vain."""
+    wakings = list[bool]()
+    for new in _followed(history, life, fleet, WAKE_S_MAX):
+        wakings += [line["data"]["vain"] for line in new if line.get("what") == WAKING]
+        if any(wakings) or len(wakings) >= WAKINGS * WAKE_ROUNDS:
+            return
+
+
+def _followed(history: Path, life: int, fleet: Fleet, seconds: float) -> Iterator[list[dict[str, Any]]]:
+    """The lines that are added to a history from now on, as they come, until somebody has seen enough."""
+    until = time.monotonic() + seconds
     with history.open("rb") as file:
-        file.seek(0, 2)
-        while lines > 0:
+        rest = file.read().rpartition(b"\n")[2]
+        while time.monotonic() < until:
             fleet.check()
-            if time.monotonic() > until:
-                raise FoundError(f"within {LIFE_S_MAX:.0f} s of a life there were {lines} lines of history too few")
             time.sleep(0.02)
-            lines -= file.read().count(b"\n")
+            *new, rest = (rest + file.read()).split(b"\n")
+            lines = [json.loads(line) for line in new]
+            lost = [line["data"] for line in lines if line.get("what") == LOST and line["data"]["life"] == life]
+            if lost:
+                raise FoundError(f"callers lost a server that lives: {lost}")
+            yield lines
+    raise FoundError(f"in {seconds:.0f} s of life {life} the callers came less far than they have to")
 
 
 LANE: Final = Lane(

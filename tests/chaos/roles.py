@@ -17,13 +17,17 @@ SCOPES: Final = 4
 KINDS: Final = ("work", "mail:in", "mail:out")
 WAKE: Final = "wake"
 """The kind of the jobs that one waits for while all others are quiet."""
+WAKING: Final = "waking"
+"""The note after each of them: whether it was waited for in vain."""
+WAKINGS: Final = 4
+"""How many kinds of waking there are, one after another."""
 OTHER: Final = "other"
 AHEAD: Final = 40
 """Producers rest while so many jobs wait."""
 _REST_S: Final = 0.01
 _WAIT_MS: Final = 30
-_WAKE_WAIT_MS: Final = 5_000
-_WOKEN_S: Final = 2.5
+_WAKE_WAIT_MS: Final = 20_000
+_WOKEN_S: Final = 5.5
 """How long to wait until a job that somebody waits for is done: longer than it may lie ready."""
 _KEYS_PER_S: Final = 10
 _STREAM: Final = {"limit": 2, "wait_ms": 0}
@@ -189,10 +193,10 @@ class Role:
 
     def _wake(self, caller: GrpcCaller) -> None:
         """A job to wake for: enqueued, come due, retried, or a follow-up. The next one when it is done: nothing else
-        happens that could wake somebody by chance.
+        happens that could wake somebody by chance. A note says how it ended.
         """
         self._made += 1
-        self._woken = (self._woken + 1) % 4
+        self._woken = (self._woken + 1) % WAKINGS
         wake: Data = {"scope": 1, "kind": WAKE, "payload": self._number + self._made}
         match self._woken:
             case 0:
@@ -207,8 +211,12 @@ class Role:
             case _:
                 made = self._follow_up(caller, wake)
         until = time.monotonic() + _WOKEN_S
-        while made and caller.ask("get", job=made[0]["job"])["state"] != "completed" and time.monotonic() < until:
+        while made and caller.ask("get", job=made[0]["job"])["state"] != "completed":
+            if time.monotonic() > until:
+                caller.note(WAKING, vain=True)
+                return
             time.sleep(_REST_S)
+        caller.note(WAKING, vain=False)
 
     def _follow_up(self, caller: GrpcCaller, wake: Data) -> list[Data]:
         """A job that a completion adds."""

@@ -137,6 +137,10 @@ class GrpcCaller:
         finally:
             call.cancel()
 
+    def note(self, what: str, **data: Any) -> None:
+        """Something that whoever watches the history has to know."""
+        self._history.note(what, **data)
+
     def unheard(self, call: str, **given: Any) -> NoReturn:
         """Make a completion, and be killed with the answer here and unread."""
         if call != "complete":
