@@ -134,15 +134,22 @@ FOUND: Final = {
 }
 
 
+DATABASES_MAX: Final = 6
+"""Of two kills both may meet nothing that the flaw has broken: one time in fifty."""
+
+
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_broken_server_is_found(flaw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it does wrong, in the first two lives."""
+    """By what it does wrong, in the first two lives of one of the first databases."""
     monkeypatch.setenv("TELHA_CHAOS", str(tmp_path))
     seen = list[str]()
 
     def body(run: Run) -> None:
-        found = histories.one_database(run, run.room("database-0"), Random(run.seed), Plan(lives=2, broken=flaw))
-        seen.extend(found.report.sentences)
+        for number in range(DATABASES_MAX):
+            room, chance = run.room(f"database-{number}"), Random(f"{run.seed}/{number}")
+            seen.extend(histories.one_database(run, room, chance, Plan(lives=2, broken=flaw)).report.sentences)
+            if any(FOUND[flaw] in sentence for sentence in seen):
+                return
 
-    play(lane(body), seed=1)
-    assert any(FOUND[flaw] in sentence for sentence in seen), seen[:5]
+    verdict = play(lane(body), seed=1)
+    assert any(FOUND[flaw] in sentence for sentence in seen), (verdict.told(), seen[:5])
