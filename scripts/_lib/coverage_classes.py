@@ -17,7 +17,7 @@ from rich.console import Console
 
 from scripts._lib.classes_matrix import Matrix, page, summary, table
 from telha_model.reachable import Progress, Reachable, reachable
-from tests.harness.classes import FOLDER_VARIABLE, Hits, load
+from tests.harness.classes import FOLDER_VARIABLE, Hits, kept_reachable, load
 from tests.harness.classes_gate import DECLARED, DeclarationError, Finding, Lane, declared, judge
 
 ROOT: Final = Path(__file__).parents[2]
@@ -91,7 +91,8 @@ def collected(
         if not asked.folder.is_dir():
             raise UsageError(f"{asked.folder} is no folder")
         hits = load(asked.folder)
-        return reachable(on_progress=ticker()), hits if asked.lane is None else only(hits, asked.lane), ()
+        there = kept_reachable(asked.folder) or reachable(on_progress=ticker())
+        return there, hits if asked.lane is None else only(hits, asked.lane), ()
     with tempfile.TemporaryDirectory(prefix="telha-classes-") as scratch:
         folder = Path(scratch)
         running = start(lanes, folder)

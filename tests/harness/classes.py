@@ -17,10 +17,12 @@ from typing import Any, Final
 
 from telha_model.classes import TransitionClass, classes
 from telha_model.ops import Op
+from telha_model.reachable import Reachable
 from telha_model.replies import Reply
 from telha_model.state import Queue
 from telha_model.types import Config
 
+_REACHABLE: Final = "reachable"
 FOLDER_VARIABLE: Final = "TELHA_CLASSES"
 MUTANT_VARIABLE: Final = "TELHA_MUTANT"
 
@@ -74,6 +76,22 @@ def load(folder: Path) -> dict[str, Hits]:
         hits = _read(json.loads(path.read_text("utf-8")))
         found.setdefault(hits.lane, Hits(hits.lane)).add(hits)
     return found
+
+
+def keep_reachable(there: Reachable, folder: Path) -> None:
+    """Leave what a run explored beside its counts, whole or not at all: the gate need not explore again."""
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False) as file:
+        json.dump([[[*one], where] for one, where in there.items()], file)
+    Path(file.name).rename(folder / _REACHABLE)
+
+
+def kept_reachable(folder: Path) -> Reachable | None:
+    """What a run left of that; None: nothing."""
+    try:
+        rows = json.loads((folder / _REACHABLE).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return {TransitionClass(*words): where for words, where in rows}
 
 
 def _read(data: Any) -> Hits:

@@ -1,11 +1,15 @@
 """What is reachable, and what the lanes declare: held against each other before any lane has run."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from telha_model.classes import TransitionClass
 from telha_model.explore import Graph
 from telha_model.reachable import PROBED, PROBES, Reachable, of_probes, reachable
 from telha_model.universe import Universe
+from tests.harness.classes import FOLDER_VARIABLE, keep_reachable, kept_reachable
 from tests.harness.classes_gate import EMPTY, declared, judge
 from tests.harness.walking import ci_graph, ci_names
 
@@ -22,7 +26,17 @@ def there() -> Reachable:
     def known(name: str, _: Universe) -> Graph:
         return ci_graph(name)
 
-    return reachable(known)
+    there = reachable(known)
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        keep_reachable(there, Path(folder))
+    return there
+
+
+def test_what_is_reachable_is_kept_as_it_is(there: Reachable, tmp_path: Path) -> None:
+    """The gate after a run reads what this module explored; where nothing was kept it explores by itself."""
+    assert kept_reachable(tmp_path) is None
+    keep_reachable(there, tmp_path)
+    assert list((kept_reachable(tmp_path) or {}).items()) == list(there.items())
 
 
 def test_the_number_of_reachable_classes_is_pinned(there: Reachable) -> None:
