@@ -64,9 +64,8 @@ def save(hits: Hits, folder: Path) -> None:
     """Write the counts of a block as a file of its own, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [[*one, number] for one, number in sorted(hits.counts.items())]
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=f"{hits.lane}-", suffix=".part", delete=False) as file:
-        json.dump({"lane": hits.lane, "steps": hits.steps, "classes": rows}, file)
-    Path(file.name).rename(file.name.removesuffix(".part") + ".json")
+    part = _part({"lane": hits.lane, "steps": hits.steps, "classes": rows}, folder, f"{hits.lane}-")
+    part.rename(part.with_suffix(".json"))
 
 
 def load(folder: Path) -> dict[str, Hits]:
@@ -80,9 +79,7 @@ def load(folder: Path) -> dict[str, Hits]:
 
 def keep_reachable(there: Reachable, folder: Path) -> None:
     """Leave what a run explored beside its counts, whole or not at all: the gate need not explore again."""
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False) as file:
-        json.dump([[[*one], where] for one, where in there.items()], file)
-    Path(file.name).rename(folder / _REACHABLE)
+    _part([[[*one], where] for one, where in there.items()], folder, _REACHABLE).rename(folder / _REACHABLE)
 
 
 def kept_reachable(folder: Path) -> Reachable | None:
@@ -92,6 +89,13 @@ def kept_reachable(folder: Path) -> Reachable | None:
     except FileNotFoundError:
         return None
     return {TransitionClass(*words): where for words, where in rows}
+
+
+def _part(data: Any, folder: Path, prefix: str) -> Path:
+    """Data in a file of a name that nobody reads, to be renamed."""
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=prefix, suffix=".part", delete=False) as file:
+        json.dump(data, file)
+    return Path(file.name)
 
 
 def _read(data: Any) -> Hits:
