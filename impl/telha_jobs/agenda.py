@@ -111,10 +111,11 @@ class Agenda:
 
     def insert(self, row: Row) -> None:
         """A row became pending or failed. A due row puts its scope into the ring."""
-        place = (row.due, row.job_id)
-        group = self._group(row)
+        scope, kind, priority, due, job_id = row
+        place = (due, job_id)
+        group = self._group(scope, kind, priority)
         if group is None:
-            group = self._added(_Group((row.scope, row.kind, row.priority), [place], None))
+            group = self._added(_Group((scope, kind, priority), [place], None))
         elif group.edge is None or place < group.edge:
             insort(group.window, place)
             if len(group.window) > 2 * WINDOW_ROWS:
@@ -129,10 +130,11 @@ class Agenda:
 
     def remove(self, row: Row) -> None:
         """A row left: leased, ended or found to be no more."""
-        group = self._group(row)
+        scope, kind, priority, due, job_id = row
+        group = self._group(scope, kind, priority)
         if group is None:
             return
-        place = (row.due, row.job_id)
+        place = (due, job_id)
         index = bisect_left(group.window, place)
         if index == len(group.window) or group.window[index] != place:
             self._unwritten.get(group.key, set()).discard(place)
@@ -225,9 +227,9 @@ class Agenda:
 
     # -- groups
 
-    def _group(self, row: Row) -> _Group | None:
-        scope = self._scopes.get(row.scope)
-        return None if scope is None else scope.groups.get((row.kind, row.priority))
+    def _group(self, scope: bytes, kind: int, priority: int) -> _Group | None:
+        entry = self._scopes.get(scope)
+        return None if entry is None else entry.groups.get((kind, priority))
 
     def _added(self, group: _Group) -> _Group:
         name, kind, priority = group.key
@@ -250,17 +252,18 @@ class Agenda:
 
     def _settle(self, group: _Group) -> None:
         """Bring a group's readiness in line with its first row, and its scope's with that."""
-        if not group.window:
+        window = group.window
+        if not window:
             self._unready(group)
             self._drop(group)
-        elif group.window[0][0] <= self._now:
+        elif window[0][0] <= self._now:
             if not group.ready:
                 self._ready(group)
             if group.key[0] not in self._tickets:
                 self._take_ticket(group.key[0])
         else:
             self._unready(group)
-            if group.wake != group.window[0][0]:
+            if group.wake != window[0][0]:
                 self._await(group)
 
     def _drop(self, group: _Group) -> None:
@@ -276,8 +279,7 @@ class Agenda:
         heappush(self._waking, (group.wake, *group.key))
 
     def _is_waking(self, due: int, scope: bytes, kind: int, priority: int) -> _Group | None:
-        entry = self._scopes.get(scope)
-        group = None if entry is None else entry.groups.get((kind, priority))
+        group = self._group(scope, kind, priority)
         return group if group is not None and not group.ready and group.wake == due else None
 
     def _wake_due(self) -> list[bytes]:

@@ -37,6 +37,8 @@ from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
 _SYSTEM_KINDS = "system:"
 FILTERS_MAX = 65_536
 _EVERYTHING = Filters(None, None)
+_NO_HEADERS: dict[str, str] = {}
+"""Shared by the records of all jobs without: nothing that holds a record changes its headers."""
 
 
 def draft(
@@ -77,7 +79,7 @@ def draft(
             delay_ms,
             None if max_attempts is None else _max_attempts(where, max_attempts, config),
             None if key is None else _key(f"{where}idempotency_key", key),
-            {} if headers is None else _headers(f"{where}headers", headers),
+            _NO_HEADERS if headers is None else _headers(f"{where}headers", headers),
             payload_version
             if type(payload_version) is int and 0 <= payload_version <= VERSION_MAX
             else check_int(f"{where}payload_version", payload_version, 0, VERSION_MAX),

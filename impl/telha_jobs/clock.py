@@ -118,6 +118,7 @@ class QueueClock:
         self._boot_at_open_ms = _reading(clock, "boot_ms")
         self._wall_at_open_ms = min(_reading(clock, "wall_ms"), TIME_MAX_MS)
         self._base_ms = max(self._wall_at_open_ms, high_water_ms)
+        self._meets_after_ms = 2 * (self._base_ms - self._wall_at_open_ms)
         self.newest_ms = self._base_ms
         """The newest time `now` has returned; before the first call, where it starts. The high water to store."""
         ahead = self._base_ms - self._wall_at_open_ms
@@ -131,13 +132,11 @@ class QueueClock:
         """Milliseconds since the epoch; never less than any earlier answer."""
         with self._lock:
             elapsed = self._boot_ms() - self._boot_at_open_ms
-            if elapsed < 0:
-                elapsed = 0
-            # Comparisons and no calls of min and max: every operation asks for the time.
-            running = self._wall_at_open_ms + elapsed
-            slowed = self._base_ms + elapsed // 2
-            if slowed > running:
-                running = slowed
+            # The greater of the two, without a call of max: every operation asks for the time.
+            if elapsed < self._meets_after_ms:
+                running = self._base_ms + elapsed // 2
+            else:
+                running = self._wall_at_open_ms + elapsed
             if running > self.newest_ms:
                 self.newest_ms = min(TIME_MAX_MS, running)
             return self.newest_ms

@@ -30,6 +30,7 @@ _COUNT_MAX = 1_000_000
 
 
 @lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)  # each call names one, and a queue knows few
 def is_kind(kind: str) -> bool:
     """Whether a str of at most 128 characters is a valid exact name (seed §5)."""
     return _KIND.match(kind) is not None

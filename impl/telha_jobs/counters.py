@@ -3,9 +3,8 @@
 On disk there is one counter per (scope, kind, state), written with the rows it counts and removed at zero.
 """
 
-from collections.abc import Iterable, Mapping
-
-from telha_jobs.keys import CountKey
+from telha_jobs.keys import parse_count_key
+from telha_jobs.store.port import Adds
 from telha_jobs.types import State
 
 Totals = dict[State, int]
@@ -20,15 +19,16 @@ class Counters:
     Commits only note what changed; the sums are brought up to date when somebody asks, or when many notes have come.
     """
 
-    def __init__(self, counts: Iterable[tuple[CountKey, int]] = ()) -> None:
+    def __init__(self) -> None:
         self._sums: dict[tuple[bytes | None, int | None], Totals] = {}
-        self._unfolded: list[tuple[tuple[bytes, int, State], int]] = []
-        self.add(dict(counts))
+        self._unfolded: dict[bytes, int] = {}
 
-    def add(self, deltas: Mapping[tuple[bytes, int, State], int]) -> None:
-        """Count that many jobs more (or less)."""
-        self._unfolded += deltas.items()
-        if len(self._unfolded) > _UNFOLDED_MAX:
+    def add(self, adds: Adds) -> None:
+        """Count that many jobs more (or less), by the keys of their counters."""
+        unfolded = self._unfolded
+        for key, delta in adds.items():
+            unfolded[key] = unfolded.get(key, 0) + delta
+        if len(unfolded) > _UNFOLDED_MAX:
             self._fold()
 
     def totals(self, scope: bytes | None, kinds: frozenset[int] | None) -> Totals:
@@ -41,13 +41,11 @@ class Counters:
         return found
 
     def _fold(self) -> None:
-        notes, self._unfolded = self._unfolded, []
-        deltas: dict[tuple[bytes, int, State], int] = {}
-        for key, delta in notes:  # few keys, each many times
-            deltas[key] = deltas.get(key, 0) + delta
-        for (scope, kind, state), delta in deltas.items():
+        deltas, self._unfolded = self._unfolded, {}
+        for key, delta in deltas.items():
             if not delta:
                 continue
+            scope, kind, state = parse_count_key(key)
             for place in ((None, None), (scope, None), (None, kind), (scope, kind)):
                 totals = self._sums.setdefault(place, {})
                 number = totals.get(state, 0) + delta

@@ -386,4 +386,8 @@ def _tell_repaired(sentence: str) -> None:
 
 
 def _receipt(created: CreatedJob) -> Receipt:
-    return Receipt(uuid_of(created.job_id), created.created, created.state)
+    job_id, fresh, state = created
+    receipt = object.__new__(Receipt)
+    # What the constructor of a frozen class does field by field, each by a call.
+    vars(receipt).update(job_id=uuid_of(job_id), created=fresh, state=state)
+    return receipt

@@ -56,7 +56,8 @@ def load_counters(store: Store) -> Counters:
     counters = Counters()
     for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX)):
         try:
-            counters.add({parse_count_key(key): int.from_bytes(value, "big", signed=True)})
+            parse_count_key(key)
+            counters.add({key: int.from_bytes(value, "big", signed=True)})
         except ValueError as error:
             _log.error("passed over a counter in meta: %s", error)
     return counters

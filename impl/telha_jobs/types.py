@@ -18,11 +18,15 @@ SYSTEM_SCOPE: UUID = UUID(int=0)
 """The nil scope: system jobs live here, and kinds `system:*` nowhere else (seed §5)."""
 
 
+_UNKNOWN = SafeUUID.unknown
+_set_int, _set_is_safe = vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__
+
+
 def uuid_of(raw: bytes) -> UUID:
     """The UUID of 16 bytes, as the constructor makes it, without the time it takes to tell its arguments apart."""
     made = object.__new__(UUID)
-    object.__setattr__(made, "int", int.from_bytes(raw, "big"))
-    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    _set_int(made, int.from_bytes(raw, "big"))
+    _set_is_safe(made, _UNKNOWN)
     return made
 
 

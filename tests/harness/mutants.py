@@ -158,18 +158,18 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "acknowledged is durable",
         "tours:protocol",
         _UNIT,
-        "        answer = self.shared.commit(self._checks, writes, token, adds)\n",
-        "        self.shared.commit(self._checks, writes[:1], token, adds)\n"
+        "        answer = shared.commit(self._checks, writes, token, adds)\n",
+        "        shared.commit(self._checks, writes[:1], token, adds)\n"
         "        self.sequence += 1\n"
-        "        answer = self.shared.commit((), writes[1:], token)\n",
+        "        answer = shared.commit((), writes[1:], token)\n",
     ),
     Mutant(
         "a counter never goes down",
         "no job is lost",
         "tours:keys",
         _UNIT,
-        "            counts[place] = counts.get(place, 0) - 1\n",
-        "            counts[place] = counts.get(place, 0)\n",
+        "            counts[counter] = counts.get(counter, 0) - 1\n",
+        "            counts[counter] = counts.get(counter, 0)\n",
     ),
     Mutant(
         "the sync is left out",

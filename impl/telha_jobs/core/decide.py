@@ -6,6 +6,7 @@ is the fence that every use of a lease passes first.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from telha_jobs.config import Policy
@@ -74,10 +75,16 @@ def enqueued(
             key,
             0,  # sequence, token: the row's encoding puts them in
             b"",
-            (make_entry((now, log.ENQUEUED, {"due": due})),),
+            _first_entries(now, due),
             (),  # unknown
         )
     )
+
+
+@lru_cache(maxsize=1)
+def _first_entries(now: int, due: int) -> tuple[LogEntry, ...]:
+    """The log of a new job, which jobs of one moment share: a backlog is many of them, in memory at once."""
+    return (make_entry((now, log.ENQUEUED, {"due": due})),)
 
 
 def granted(record: Record, now: int, policy: Policy, *, worker: str, incarnation: int) -> Record:

@@ -20,7 +20,7 @@ class JobIds:
 
     def __init__(self, last: bytes | None) -> None:
         self.last = last
-        self._random = random.Random()
+        self._random_bits = random.Random().getrandbits
         self._ms, self._counter = (-1, 0) if last is None else _parse(last)
 
     def make(self, now_ms: int, scope: bytes) -> bytes:
@@ -31,15 +31,17 @@ class JobIds:
             self._counter += 1
         else:
             self._ms, self._counter = self._ms + 1, 0
-        high = (self._ms & (1 << 48) - 1) << 16 | 7 << 12 | self._counter >> 10
-        low = 0b10 << 62 | (self._counter & 0x3FF) << 52 | _scope_bits(scope) << 36 | self._random.getrandbits(36)
-        self.last = _HALVES.pack(high, low)
-        return self.last
+        counter = self._counter
+        high = (self._ms & (1 << 48) - 1) << 16 | 7 << 12 | counter >> 10
+        low = _fixed_bits(scope) | (counter & 0x3FF) << 52 | self._random_bits(36)
+        self.last = made = _HALVES.pack(high, low)
+        return made
 
 
 @lru_cache(maxsize=4_096)
-def _scope_bits(scope: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(scope).digest()[:2], "big")
+def _fixed_bits(scope: bytes) -> int:
+    """What the low half holds whatever the counter: the variant, and where the scope routes to."""
+    return 0b10 << 62 | int.from_bytes(hashlib.sha256(scope).digest()[:2], "big") << 36
 
 
 def _parse(job_id: bytes) -> tuple[int, int]:

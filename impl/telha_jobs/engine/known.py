@@ -5,6 +5,9 @@ one, because somebody else committed, forgets it; and a unit that uses a record 
 not change since. Jobs that ended are not kept.
 """
 
+from collections.abc import Mapping
+
+from telha_jobs.core.record import LIVE
 from telha_jobs.engine.rows import Slot
 
 BYTES_MAX = 2 * 1024 * 1024
@@ -38,10 +41,14 @@ class Known:
         self._bytes -= slot.size
         return slot
 
-    def keep(self, job_id: bytes, slot: Slot) -> None:
-        """What the slot holds now is what the row says now."""
-        slot.before = slot.now
-        self._young[job_id] = slot
-        self._bytes += slot.size
-        if self._bytes > BYTES_MAX:
-            self._young, self._old, self._bytes = {}, self._young, 0
+    def keep(self, written: Mapping[bytes, Slot]) -> None:
+        """What these slots hold now is what the rows say now."""
+        for job_id, slot in written.items():
+            record = slot.now
+            if slot.before is record or record is None or record.state not in LIVE:
+                continue
+            slot.before = record
+            self._young[job_id] = slot
+            self._bytes += slot.size
+            if self._bytes > BYTES_MAX:
+                self._young, self._old, self._bytes = {}, self._young, 0

@@ -30,11 +30,11 @@ def ids_value(key: bytes, kind: int) -> bytes:
 class Slot:
     """A job in a unit of work: its record as it was read and as it is now, and what of it is on disk.
 
-    `row`: the entry in the agenda of `now`. `key`, `ready`, `timer`: the keys of what is on disk, of `before`; `size`:
-    bytes of the row's value as it was written last.
+    `row`: the entry in the agenda of `now`. `listed`, `key`, `timer`: what is on disk, of `before`: the entry in
+    `ready`, the keys in `jobs` and `timers`; `size`: bytes of the row's value as it was written last.
     """
 
-    __slots__ = ("before", "key", "kind", "now", "ready", "row", "size", "timer")
+    __slots__ = ("before", "key", "kind", "listed", "now", "row", "size", "timer")
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -42,7 +42,7 @@ class Slot:
         self.now: Record | None = None
         self.row: Row | None = None
         self.key: bytes | None = None
-        self.ready: bytes | None = None
+        self.listed: Row | None = None
         self.timer: bytes | None = None
         self.size = 0
 
@@ -52,8 +52,7 @@ def slot_of(record: Record, kind: int, key: bytes) -> Slot:
     slot = Slot(kind)
     slot.before = slot.now = record
     slot.key = key
-    slot.row = ready_row(record, kind)
-    slot.ready = None if slot.row is None else ready_key(*slot.row)
+    slot.row = slot.listed = ready_row(record, kind)
     time = timer_of(record)
     slot.timer = None if time is None else timer_key(time, record.job_id)
     return slot
@@ -71,8 +70,7 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
         return
     key, value = encode_record(new, sequence=sequence, token=token)
     writes.append((Family.JOBS, key, value))
-    row, time = slot.row, timer_of(new)
-    ready = None if row is None else ready_key(*row)
+    row, listed, time = slot.row, slot.listed, timer_of(new)
     timer = None if time is None else timer_key(time, new.job_id)
     if key != slot.key:
         writes.append((Family.IDS, new.job_id, key + u64(slot.kind)))
@@ -80,11 +78,17 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
             writes.append((Family.JOBS, slot.key, None))
         elif new.key is not None:
             writes.append((Family.IDEM, idem_key(new.scope, new.key), new.job_id))
-    if ready != slot.ready:
-        _move(writes, Family.READY, slot.ready, ready)
+    if row != listed:
+        if listed is not None:
+            writes.append((Family.READY, ready_key(*listed), None))
+        if row is not None:
+            writes.append((Family.READY, ready_key(*row), b""))
     if timer != slot.timer:
-        _move(writes, Family.TIMERS, slot.timer, timer)
-    slot.key, slot.ready, slot.timer, slot.size = key, ready, timer, len(value)
+        if slot.timer is not None:
+            writes.append((Family.TIMERS, slot.timer, None))
+        if timer is not None:
+            writes.append((Family.TIMERS, timer, b""))
+    slot.key, slot.listed, slot.timer, slot.size = key, row, timer, len(value)
 
 
 def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
@@ -93,12 +97,7 @@ def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
         writes.append((Family.IDEM, idem_key(old.scope, old.key), None))
     if old.payload is None:
         writes.append((Family.PAYLOADS, old.job_id, None))
-    _move(writes, Family.READY, slot.ready, None)
-    _move(writes, Family.TIMERS, slot.timer, None)
-
-
-def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:
-    if old is not None:
-        writes.append((family, old, None))
-    if new is not None:
-        writes.append((family, new, b""))
+    if slot.listed is not None:
+        writes.append((Family.READY, ready_key(*slot.listed), None))
+    if slot.timer is not None:
+        writes.append((Family.TIMERS, slot.timer, None))

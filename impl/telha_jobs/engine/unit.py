@@ -10,7 +10,7 @@ from typing import NamedTuple
 from telha_jobs.agenda import Row, Step
 from telha_jobs.codec import UnreadableError, decode_record
 from telha_jobs.config import Policy
-from telha_jobs.core.record import LIVE, WAITING, Record
+from telha_jobs.core.record import WAITING, Record
 from telha_jobs.engine.observer import Change, LeaseUse
 from telha_jobs.engine.rows import Slot, ready_row, row_key, slot_of, write_slot
 from telha_jobs.engine.shared import Shared
@@ -47,8 +47,8 @@ class Unit:
     __slots__ = (
         "_checks",
         "_counts",
-        "_ids_made",
         "_keys",
+        "_last_id",
         "_moves",
         "_new_kinds",
         "_payloads",
@@ -74,7 +74,7 @@ class Unit:
         self._slots: dict[bytes, Slot] = {}
         self._checks: list[Guard] = []
         self._writes: list[Write] = []
-        self._counts: dict[tuple[bytes, int, State], int] = {}
+        self._counts: dict[bytes, int] = {}
         self._new_kinds: dict[str, int] = {}
         self._keys: dict[bytes, bytes] = {}
         self._payloads: dict[bytes, bytes] = {}
@@ -83,7 +83,7 @@ class Unit:
         self.bytes_found = 0  # of the rows that `find` found
         self.inserted = False  # a waiting row came: a waiting poll should look again
         self._served: bytes | None = None
-        self._ids_made = False
+        self._last_id: bytes | None = None  # of those made here
         self._moves: list[Change] = []
         self.refusals: list[tuple[LeaseUse, LeaseEnd]] = []  # of leases that are not current
         shared.agenda.begin(self.now)
@@ -175,8 +175,8 @@ class Unit:
 
     def make_id(self, scope: bytes) -> bytes:
         """A new job id, above every other."""
-        self._ids_made = True
-        return self.shared.ids.make(self.now, scope)
+        self._last_id = made = self.shared.ids.make(self.now, scope)
+        return made
 
     def create(self, record: Record, kind: int, payload: bytes) -> None:
         """A new job of an interned kind. Its payload goes to a family of its own when the record does not hold it."""
@@ -191,18 +191,18 @@ class Unit:
     def move(self, job_id: bytes, record: Record | None) -> None:
         """The job found before becomes `record`; None: it goes."""
         slot = self._slots[job_id]
-        old, slot.now = slot.now, record
-        self._moves.append((slot.kind, old, record))
-        counts = self._counts
+        old, kind, counts = slot.now, slot.kind, self._counts
+        slot.now = record
+        self._moves.append((kind, old, record))
         if old is not None:
-            place = (old.scope, slot.kind, old.state)
-            counts[place] = counts.get(place, 0) - 1
+            counter = count_key(old.scope, kind, old.state)
+            counts[counter] = counts.get(counter, 0) - 1
         if record is not None:
-            place = (record.scope, slot.kind, record.state)
-            counts[place] = counts.get(place, 0) + 1
+            counter = count_key(record.scope, kind, record.state)
+            counts[counter] = counts.get(counter, 0) + 1
             if old is not None:
                 invariant(record.generation >= old.generation, "a generation never falls")
-        row = None if record is None else ready_row(record, slot.kind)
+        row = None if record is None else ready_row(record, kind)
         if row == slot.row:
             return
         if slot.row is not None:
@@ -234,8 +234,8 @@ class Unit:
             (Family.JOBS, bad.key, None),
             (Family.QUARANTINE, quarantine_key(bad.key), bad.value),
         ]
-        count = (place.scope, bad.kind, place.state)
-        self._counts[count] = self._counts.get(count, 0) - 1
+        counter = count_key(place.scope, bad.kind, place.state)
+        self._counts[counter] = self._counts.get(counter, 0) - 1
         if place.state in WAITING:
             for row in self.shared.ready_rows_of(place, bad.kind, time):
                 self.drop_ready(row)
@@ -265,20 +265,21 @@ class Unit:
 
         A conflict leaves everything as it was.
         """
-        token = self.shared.next_token()
+        shared = self.shared
+        token = shared.next_token()
         writes = self._all_writes(token)
         if not writes:
             return None
-        adds = {count_key(*place): delta for place, delta in self._counts.items() if delta}
-        answer = self.shared.commit(self._checks, writes, token, adds)
+        adds = {counter: delta for counter, delta in self._counts.items() if delta}
+        answer = shared.commit(self._checks, writes, token, adds)
         if isinstance(answer, Conflict):
             self.roll_back()
             return answer
         for name, number in self._new_kinds.items():
-            self.shared.kinds.add(number, name)
-        if self.shared.observer is not None:
-            self.shared.observer.committed(self._moves, len(self._quarantined))
-        self.shared.counters.add(self._counts)
+            shared.kinds.add(number, name)
+        if shared.observer is not None:
+            shared.observer.committed(self._moves, len(self._quarantined))
+        shared.counters.add(adds)
         self._remember(answer.sequence)
         return None
 
@@ -298,15 +299,14 @@ class Unit:
         return len(self._moves), len(self._writes)
 
     def _all_writes(self, token: bytes) -> list[Write]:
-        writes: list[Write] = []
+        writes = self._writes
         for slot in self._slots.values():
             if slot.before is not slot.now:
                 write_slot(writes, slot, sequence=self.sequence, token=token)
-        writes += self._writes
         if not writes:
             return writes
-        if self._ids_made and self.shared.ids.last is not None:
-            writes.append((Family.META, LAST_ID, self.shared.ids.last))
+        if self._last_id is not None:
+            writes.append((Family.META, LAST_ID, self._last_id))
         if self._served is not None:
             writes.append((Family.META, LAST_SERVED, self._served))
         return writes
@@ -318,9 +318,7 @@ class Unit:
             known.forget(sequence)
             return
         known.sequence = sequence
-        for job_id, slot in self._slots.items():
-            if slot.before is not slot.now and slot.now is not None and slot.now.state in LIVE:
-                known.keep(job_id, slot)
+        known.keep(self._slots)
 
     def _leave(self, row: Row) -> None:
         self._steps.append((row, False))

@@ -23,9 +23,8 @@ class CounterCache:
         self._get = get
         self._cached: dict[bytes, int] = {}
 
-    def settle(self, adds: Adds) -> tuple[list[Write], dict[bytes, int]]:
-        """The writes that the additions come to, and the sums to `keep` once they are written."""
-        writes: list[Write] = []
+    def settle(self, adds: Adds, writes: list[Write]) -> dict[bytes, int]:
+        """Append what the additions come to; the sums to `keep` once that is written."""
         sums: dict[bytes, int] = {}
         cached = self._cached
         try:
@@ -37,7 +36,7 @@ class CounterCache:
                 writes.append((Family.META, key, pack_counter(total) if total else None))
         except struct.error as error:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
-        return writes, sums
+        return sums
 
     def forget(self) -> None:
         """Read each counter again before it is added to."""
@@ -45,9 +44,10 @@ class CounterCache:
 
     def keep(self, sums: dict[bytes, int]) -> None:
         """The writes are in the database: remember what the counters are now."""
-        if len(self._cached) > _CACHED_MAX:
-            self._cached.clear()
-        self._cached.update(sums)
+        cached = self._cached
+        if len(cached) > _CACHED_MAX:
+            cached.clear()
+        cached.update(sums)
 
 
 def counted(key: bytes, value: bytes | None) -> int:

@@ -229,13 +229,13 @@ class RocksStore:
                     return Conflict()
             sequence = self._sequence + 1
             try:
-                counts, sums = self._counters.settle(adds)
+                changes = [*writes]
+                sums = self._counters.settle(adds, changes)
             except InvalidArgumentError:
                 raise
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
-            state = layout.encode_commit(sequence, self._clock.newest_ms)
-            changes = [*writes, *counts, (Family.META, layout.COMMIT_KEY, state)]
+            changes.append((Family.META, layout.COMMIT_KEY, layout.encode_commit(sequence, self._clock.newest_ms)))
             batch = self._database.batch(changes)
             size = batch.size_in_bytes()
             if size > _LIMITS.batch_bytes_max:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from telha_jobs import ManualClock, WrongStateError
+from telha_jobs.core import decide
 from telha_jobs.engine import known as known_module
 from telha_jobs.engine.known import Known
 from telha_jobs.engine.rows import Slot
@@ -74,8 +75,9 @@ def test_somebody_elses_commit_in_the_middle_is_seen(seam: Seam) -> None:
 
 
 def slot(size: int) -> Slot:
-    """A slot of a row of so many bytes."""
+    """A slot of a row of so many bytes that was just written."""
     made = Slot(1)
+    made.now = decide.enqueued(b"s" * 16, 128, 5, b"j" * 16, "embed", b"", 1, {}, None, 5, None, None)
     made.size = size
     return made
 
@@ -86,18 +88,18 @@ def new(known: Known) -> None:
 
 def forgotten(known: Known) -> None:
     """Something was, and is forgotten."""
-    known.keep(b"x", slot(60))
+    known.keep({b"x": slot(60)})
     known.forget(5)
 
 
 def exchanged(known: Known) -> None:
     """The young generation has just become the old one."""
-    known.keep(b"x", slot(101))
+    known.keep({b"x": slot(101)})
 
 
 def taken(known: Known) -> None:
     """What was kept was taken."""
-    known.keep(b"x", slot(60))
+    known.keep({b"x": slot(60)})
     known.take(b"x")
 
 
@@ -113,13 +115,13 @@ def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kn
 def test_a_generation_holds_its_bytes(known: Known) -> None:
     """A hundred bytes are no reason to begin another one: what is in them survives the next exchange."""
     for name, size in ((b"a", 50), (b"b", 50), (b"c", 101)):
-        known.keep(name, slot(size))
+        known.keep({name: slot(size)})
     assert known.take(b"a") is not None
 
 
 def test_a_generation_holds_no_byte_more(known: Known) -> None:
     """A hundred and one are: at the next exchange they go."""
     for name, size in ((b"a", 50), (b"b", 51), (b"c", 101)):
-        known.keep(name, slot(size))
+        known.keep({name: slot(size)})
     assert known.take(b"a") is None
     assert known.take(b"c") is not None
