@@ -31,10 +31,10 @@ LIVES: Final = 4
 """Of each database; the queue grows with every life, and is judged as a whole."""
 LINES: Final = (400, 900)
 """A life is killed when its history has grown by so many lines: two for a call."""
-LIFE_S_MAX: Final = 15.0
+LIFE_S_MAX: Final = 60.0
+"""Until a life has come as far as it has to: one to seven seconds, and more where the machine has other work."""
 WAKE_ROUNDS: Final = 3
 """How often each kind of waking comes up."""
-WAKE_S_MAX: Final = 60.0
 UNANSWERED_SHARE_MIN: Final = 0.5
 
 
@@ -87,7 +87,7 @@ def one_database(run: Run, root: Path, chance: Random, plan: Plan) -> Judged:
 
 def _grow(history: Path, life: int, lines: int, fleet: Fleet) -> None:
     """Wait until a history has so many lines more."""
-    for new in _followed(history, life, fleet, LIFE_S_MAX):
+    for new in _followed(history, life, fleet):
         lines -= len(new)
         if lines <= 0:
             return
@@ -96,15 +96,15 @@ def _grow(history: Path, life: int, lines: int, fleet: Fleet) -> None:
 def _wake(history: Path, life: int, fleet: Fleet) -> None:
     """Wait until every kind of waking has come up often enough, or one was waited for in vain."""
     wakings = list[bool]()
-    for new in _followed(history, life, fleet, WAKE_S_MAX):
+    for new in _followed(history, life, fleet):
         wakings += [line["data"]["vain"] for line in new if line.get("what") == WAKING]
         if any(wakings) or len(wakings) >= WAKINGS * WAKE_ROUNDS:
             return
 
 
-def _followed(history: Path, life: int, fleet: Fleet, seconds: float) -> Iterator[list[dict[str, Any]]]:
+def _followed(history: Path, life: int, fleet: Fleet) -> Iterator[list[dict[str, Any]]]:
     """The lines that are added to a history from now on, as they come, until somebody has seen enough."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + LIFE_S_MAX
     with history.open("rb") as file:
         rest = file.read().rpartition(b"\n")[2]
         while time.monotonic() < until:
@@ -116,7 +116,7 @@ def _followed(history: Path, life: int, fleet: Fleet, seconds: float) -> Iterato
             if lost:
                 raise FoundError(f"callers lost a server that lives: {lost}")
             yield lines
-    raise FoundError(f"in {seconds:.0f} s of life {life} the callers came less far than they have to")
+    raise FoundError(f"in {LIFE_S_MAX:.0f} s of life {life} the callers came less far than they have to")
 
 
 LANE: Final = Lane(

@@ -11,7 +11,7 @@ from telha_jobs.core.record import LIVE
 from telha_jobs.engine.rows import Slot
 
 BYTES_MAX = 2 * 1024 * 1024
-"""Of encoded rows in one generation; decoded they take some five times that, and there are two generations."""
+"""Of encoded rows in one generation; decoded they take some four times that, and there are two generations."""
 
 
 class Known:
