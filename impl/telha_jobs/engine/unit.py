@@ -270,7 +270,9 @@ class Unit:
         writes = self._all_writes(token)
         if not writes:
             return None
-        adds = {counter: delta for counter, delta in self._counts.items() if delta}
+        adds = self._counts
+        if 0 in adds.values():
+            adds = {counter: delta for counter, delta in adds.items() if delta}
         answer = shared.commit(self._checks, writes, token, adds)
         if isinstance(answer, Conflict):
             self.roll_back()
