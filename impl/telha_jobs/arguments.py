@@ -171,7 +171,7 @@ def reason(value: Any, config: QueueConfig) -> str:
     """
     if not isinstance(value, str):
         raise InvalidArgumentError("reason", f"must be a str, not {kind_name(value)}")
-    kept = value[: config.reason_chars_max]
+    kept = plain(value)[: config.reason_chars_max]
     if kept.isascii():
         return kept
     return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in kept)
@@ -315,7 +315,7 @@ def _headers(field: str, value: Any) -> dict[str, str]:
         for part, what in ((name, "name"), (text, "value")):
             if not isinstance(part, str):
                 raise InvalidArgumentError(field, f"must map str to str; a {what} is {kind_name(part)}")
-            check_unicode(field, part)
+            check_unicode(field, plain(part))
         found[plain(name)] = plain(text)
     size = sum(len(name.encode("utf-8")) + len(text.encode("utf-8")) for name, text in found.items())
     if size > HEADERS_BYTES_MAX:

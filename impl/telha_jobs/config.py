@@ -30,7 +30,6 @@ _COUNT_MAX = 1_000_000
 
 
 @lru_cache(maxsize=4_096)
-@lru_cache(maxsize=1_024)  # each call names one, and a queue knows few
 def is_kind(kind: str) -> bool:
     """Whether a str of at most 128 characters is a valid exact name (seed §5)."""
     return _KIND.match(kind) is not None
@@ -40,20 +39,22 @@ def check_kind(where: str, kind: Any) -> str:
     """The kind, if it is a valid exact name (seed §5)."""
     if not isinstance(kind, str):
         raise InvalidArgumentError(where, f"must be a str, not {type(kind).__name__}")
-    if len(kind) > KIND_CHARS_MAX or not is_kind(kind):
+    name = plain(kind)
+    if len(name) > KIND_CHARS_MAX or not is_kind(name):
         raise InvalidArgumentError(
-            where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {kind[:140]!r}"
+            where, f"must be 1 to {KIND_CHARS_MAX} of A-Z a-z 0-9 _ . : / + -, not {name[:140]!r}"
         )
-    return plain(kind)
+    return name
 
 
 def check_kind_or_family(where: str, kind: Any) -> str:
     """The kind, if it is an exact name or a family: a prefix through a colon and a star, such as `ingest:*`."""
-    if isinstance(kind, str) and len(kind) <= KIND_CHARS_MAX and _FAMILY.match(kind) is not None:
-        return plain(kind)
-    if isinstance(kind, str) and kind.endswith("*"):
+    name = plain(kind) if isinstance(kind, str) else ""
+    if len(name) <= KIND_CHARS_MAX and _FAMILY.match(name) is not None:
+        return name
+    if name.endswith("*"):
         raise InvalidArgumentError(
-            where, f"a family is a prefix through a colon and a star (ingest:*), not {kind[:140]!r}"
+            where, f"a family is a prefix through a colon and a star (ingest:*), not {name[:140]!r}"
         )
     return check_kind(where, kind)
 

@@ -60,10 +60,11 @@ def check_text(field: str, value: Any, *, chars_max: int) -> str:
     """The value, if it is a str of 1 to `chars_max` characters that UTF-8 can carry."""
     if not isinstance(value, str):
         raise InvalidArgumentError(field, f"must be a str, not {type(value).__name__}")
-    if not 1 <= len(value) <= chars_max:
-        raise InvalidArgumentError(field, f"must have 1 to {chars_max} characters, not {len(value)}")
-    check_unicode(field, value)
-    return plain(value)
+    text = plain(value)
+    if not 1 <= len(text) <= chars_max:
+        raise InvalidArgumentError(field, f"must have 1 to {chars_max} characters, not {len(text)}")
+    check_unicode(field, text)
+    return text
 
 
 def plain(value: str) -> str:

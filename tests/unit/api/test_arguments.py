@@ -453,6 +453,28 @@ class Name(str):
 RED = Name("red")
 
 
+class Ranked(str):
+    """Text that compares in a way of its own, so that Python takes its hash away."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranked) and len(self) == len(other)
+
+
+class Equal(str):
+    """Text that equals every other."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("embed")
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
 class Level(IntEnum):
     """An int with a name of its own."""
 
@@ -471,6 +493,21 @@ def test_text_of_a_subclass_is_taken_as_its_text(queue: JobQueue) -> None:
     found = queue.get(made.job_id)
     assert {found.kind, found.idempotency_key, found.events[-1].detail["reason"]} == {"red"}
     assert {str} == {type(found.kind), type(found.idempotency_key), *map(type, found.headers)}
+
+
+def test_text_without_a_hash_is_taken_as_its_text(queue: JobQueue) -> None:
+    """A subclass may compare as it likes: what counts are the characters."""
+    made = queue.enqueue(A, Ranked("gruen"), None, idempotency_key=Ranked("key"))
+    granted = queue.lease_next(Ranked("w"), kinds=[Ranked("gruen"), Ranked("gr:*")])
+    assert granted is not None
+    assert (granted.job_id, granted.kind, granted.worker) == (made.job_id, "gruen", "w")
+
+
+def test_a_kind_is_not_taken_for_another_that_compares_equal(queue: JobQueue) -> None:
+    """A good kind first, then a bad one that says it equals it."""
+    queue.enqueue(A, Equal("embed"), None)
+    with refused(queue, "kind"):
+        queue.enqueue(A, Equal("em ed"), None)
 
 
 def test_an_int_of_a_subclass_is_taken_as_its_number(queue: JobQueue) -> None:
