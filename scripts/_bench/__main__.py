@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts._bench import guard, plots, report
+from scripts._bench import guard, report
 from scripts._bench.amounts import Counted
 from scripts._bench.cycle import cycles
 from scripts._bench.grants import Grants
@@ -149,6 +149,8 @@ def guarded() -> int:
 
 def write_documents(chosen: Sequence[Case], figures: Sequence[Figure], where: str, *, by_cpu: bool) -> None:
     """Sections and pictures of the cases that were run."""
+    from scripts._bench import plots  # matplotlib takes a second, which only pictures need
+
     sections: dict[str, str] = {}
     for case in chosen:
         mine = [one for one in figures if one.case == case.name]

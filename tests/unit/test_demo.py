@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from scripts._demo import __main__ as demo
-from scripts._demo import history, inbox, lives, picture, proof
+from scripts._demo import history, inbox, lives, proof
 from scripts._demo.documents import Areas
 from scripts._demo.embedding import DIMENSIONS
 from telha_jobs import Job, JobQueue, State
@@ -267,6 +267,8 @@ def test_samples_end_in_the_final_counts(finished: Finished) -> None:
 
 def test_a_picture_can_be_drawn_without_kills(finished: Finished, tmp_path: Path) -> None:
     """The picture needs no kill, and its format follows the suffix."""
+    from scripts._demo import picture  # matplotlib takes a second, in each process that collects these tests
+
     picture.draw(finished.evidence.jobs, (), (), tmp_path / "states.svg")
     assert "<svg" in (tmp_path / "states.svg").read_text("utf-8")
 
