@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 from rocksdict import Rdict, ReadOptions, WriteBatch
 
@@ -82,6 +81,8 @@ class EngineSubject(Subject):
         self._real_every = real_reopen_every
         self._restore = ExitStack()
         if window_rows is not None:
+            from unittest.mock import patch  # takes asyncio along: a fifth of a process that walks no narrow tour
+
             self._restore.enter_context(patch.object(agenda, "WINDOW_ROWS", window_rows))
         self._reopens = 0
         self.names = Names()

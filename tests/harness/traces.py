@@ -12,10 +12,7 @@ import subprocess
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from typing import TYPE_CHECKING, Any, Final
 
 from telha_model.replies import Released, Reply
 from telha_model.trace import Differs, Origin, Trace, TraceError, recorded
@@ -24,6 +21,9 @@ from tests.harness.lockstep import DisagreementError
 from tests.harness.mutants import MUTANTS
 from tests.harness.replay import shortest
 from tests.harness.subjects import SUBJECTS, plain, subjects
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA: Final = ROOT / "docs" / "traces.schema.json"
@@ -72,6 +72,8 @@ def _filled(data: Any) -> None:
 
 def check(data: Any) -> None:
     """Hold data against the schema; `TraceError` naming the worst place."""
+    from jsonschema.exceptions import best_match  # here: most processes of the harness never see a trace
+
     error = best_match(_validator().iter_errors(data))
     if error is not None:
         raise TraceError(f"{error.json_path}: {error.message[:200]}")
@@ -108,7 +110,9 @@ def _no_number(word: str) -> Any:
 
 
 @cache
-def _validator() -> Draft202012Validator:
+def _validator() -> "Draft202012Validator":
+    from jsonschema import Draft202012Validator
+
     return Draft202012Validator(json.loads(SCHEMA.read_text("utf-8")))
 
 
