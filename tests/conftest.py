@@ -20,6 +20,7 @@ from tests.harness.steady import make_steady
 make_steady()
 # No `explain` phase: it traces every line of a failing run, which takes minutes on a machine with a database under it.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+OLD_RARELY = 100
 # A slow machine is no finding. The other checks stay on: data too large or filtered away means that steps are starved.
 SUPPRESSED = (HealthCheck.too_slow,)
 
@@ -68,6 +69,14 @@ settings.register_profile(
 )
 # `--hypothesis-profile NAME` is applied after this.
 settings.load_profile("gate")
+
+
+def pytest_configure() -> None:
+    """What survives two collections stays, as a rule, for as long as its lane: walking all of it again and again took a
+    tenth of a tour. Young cycles go as ever, old ones later.
+    """
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, OLD_RARELY)
 
 
 def pytest_collection_finish() -> None:
