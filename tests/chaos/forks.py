@@ -11,6 +11,7 @@ The function is called with the data, in a process group of its own, and what it
 what JSON can say. A life that comes to no end is ended after LIFE_S, with SIGALRM.
 """
 
+import gc
 import json
 import logging
 import os
@@ -97,8 +98,9 @@ class Forks:
 
 def _serve(imports: Sequence[str]) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # what a damaged queue says is meant
-    for name in imports:
+    for name in (*imports, "pickle"):  # which rocksdict imports once it opens a database
         import_module(name)
+    gc.freeze()  # lives share what was imported: a collector that walked it would copy it for each of them
     for line in sys.stdin:
         asked = json.loads(line)
         ended = _lived(asked["function"], asked["data"])
