@@ -86,11 +86,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one `xdist_group` run in one process.
+    """Slow tests are begun first, since one that is begun last has the other processes wait for it; and tests of one
+    `xdist_group` run in one process, in their order.
 
     xdist 3.8 names the group in an attribute that pytest 9.2 does not read any more; without this the mark does nothing
     and a module's fixtures are made in each process.
     """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None or "xdist_group" in item.keywords)
     for item in items:
         named = vars(item).get("_nodeid")
         if named is not None and named != item.nodeid:

@@ -106,6 +106,7 @@ def test_the_suites_are_there() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.slow
 def test_a_real_run_measures_both_parts_in_every_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files that no test imported are in the report as well, and what xdist's processes ran counts."""
     html = tmp_path / "html"
