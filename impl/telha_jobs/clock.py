@@ -104,8 +104,8 @@ class ManualClock(Clock):
 
 
 class QueueClock:
-    """The time of one queue: `clock` made monotonic, starting no earlier than `high_water_ms`. Safe to share between
-    threads.
+    """The time of one queue: `clock` made monotonic, starting no earlier than `high_water_ms`. Not thread-safe: the
+    store's lock guards it.
 
     Raises `InvalidArgumentError(field="clock")` when the clock answers with anything but whole, non-negative
     milliseconds.
@@ -113,7 +113,6 @@ class QueueClock:
 
     def __init__(self, clock: Clock, high_water_ms: int) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
         self._boot_ms = clock.boot_ms if isinstance(clock, SystemClock) else partial(_reading, clock, "boot_ms")
         self._boot_at_open_ms = _reading(clock, "boot_ms")
         self._wall_at_open_ms = min(_reading(clock, "wall_ms"), TIME_MAX_MS)
@@ -130,16 +129,15 @@ class QueueClock:
 
     def now(self) -> int:
         """Milliseconds since the epoch; never less than any earlier answer."""
-        with self._lock:
-            elapsed = self._boot_ms() - self._boot_at_open_ms
-            # The greater of the two, without a call of max: every operation asks for the time.
-            if elapsed < self._meets_after_ms:
-                running = self._base_ms + elapsed // 2
-            else:
-                running = self._wall_at_open_ms + elapsed
-            if running > self.newest_ms:
-                self.newest_ms = min(TIME_MAX_MS, running)
-            return self.newest_ms
+        elapsed = self._boot_ms() - self._boot_at_open_ms
+        # The greater of the two, without a call of max: every operation asks for the time.
+        if elapsed < self._meets_after_ms:
+            running = self._base_ms + elapsed // 2
+        else:
+            running = self._wall_at_open_ms + elapsed
+        if running > self.newest_ms:
+            self.newest_ms = min(TIME_MAX_MS, running)
+        return self.newest_ms
 
     def ahead_ms(self) -> int:
         """How far `now` is ahead of what the wall clock says at this moment; 0 when it is not."""

@@ -37,7 +37,7 @@ def pack_value(field: str, value: Any, bytes_max: int) -> bytes:
     Raises `InvalidArgumentError` naming `field`. Allowed: None, bool, int of 64 bits (signed, or unsigned), float but
     not NaN, str, bytes, list, dict with str or int keys; exactly these types, at most 100 containers deep.
     """
-    if value is not None and type(value) is not bytes and (type(value) is not str or not value.isascii()):
+    if (type(value) is not str or not value.isascii()) and value is not None and type(value) is not bytes:
         _check_value(field, value, bytes_max)
     packed = VALUE_VERSION + _packers.strict(value)
     if len(packed) - 1 > bytes_max:
@@ -103,7 +103,7 @@ def unpack_plain(packed: bytes) -> Any:
 def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
     """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
     key = job_key(record[0], record[1], record[2], record[3], record[4])
-    fields = (*record[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)
+    fields = record[_IN_KEY:_SEQUENCE] + (sequence, token, record.events) + record.unknown  # noqa: RUF005  faster
     body = RECORD_VERSION + _packers.strict(fields)
     return key, body + _CRC.pack(google_crc32c.value(key + body))
 

@@ -389,5 +389,5 @@ def _receipt(created: CreatedJob) -> Receipt:
     job_id, fresh, state = created
     receipt = object.__new__(Receipt)
     # What the constructor of a frozen class does field by field, each by a call.
-    vars(receipt).update(job_id=uuid_of(job_id), created=fresh, state=state)
+    object.__setattr__(receipt, "__dict__", {"job_id": uuid_of(job_id), "created": fresh, "state": state})
     return receipt

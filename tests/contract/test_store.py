@@ -1,6 +1,7 @@
 """The contract of the store port, run against every store."""
 
 import struct
+import threading
 
 import pytest
 
@@ -350,6 +351,33 @@ def test_time_never_runs_back_over_a_reopen(rig: Rig) -> None:
         seen.append((again.now() - told, again.clock_ahead_ms()))
     assert told == START_MS + 5_000
     assert [(told, 4_000), (500, 3_500), (2_000, 2_000), (4_000, 0), (5_000, 0)] == seen
+
+
+def test_threads_see_no_time_go_back(rig: Rig) -> None:
+    """Answers to one thread never fall while others ask and the clock moves, in a queue ahead of the wall too."""
+    store = rig.open()
+    rig.clock.advance(500)
+    store.now()
+    store.close()
+    rig.clock.step_wall(-500)
+    store = rig.open()
+    falls: list[tuple[int, int]] = []
+
+    def work() -> None:
+        last = 0
+        for _ in range(2_000):
+            now = store.now()
+            if now < last:
+                falls.append((last, now))
+            last = now
+            rig.clock.advance(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (falls, store.now()) == ([], START_MS + 8_000)
 
 
 def test_a_commit_keeps_the_time_it_was_made_at(rig: Rig) -> None:

@@ -248,26 +248,3 @@ def test_an_object_that_is_no_clock_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"boot_ms\(\)") as refused:
         queue_clock(object())
     assert refused.value.field == "clock"
-
-
-def test_threads_see_no_time_go_back() -> None:
-    """Answers to one thread never fall while others ask and the clock moves."""
-    clock = ManualClock(START_MS)
-    queue = queue_clock(clock, START_MS + 500)
-    falls: list[tuple[int, int]] = []
-
-    def work() -> None:
-        last = 0
-        for _ in range(2_000):
-            now = queue.now()
-            if now < last:
-                falls.append((last, now))
-            last = now
-            clock.advance(1)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (falls, queue.now()) == ([], START_MS + 8_000)

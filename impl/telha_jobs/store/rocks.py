@@ -47,7 +47,8 @@ from telha_jobs.store.port import (
 
 Durability = Literal["sync", "os"]
 
-_LIMITS = Limits(batch_bytes_max=2 * 1024**3, value_bytes_max=1024**3 + 64 * 1024**2)
+_BATCH_BYTES_MAX = 2 * 1024**3
+_LIMITS = Limits(batch_bytes_max=_BATCH_BYTES_MAX, value_bytes_max=1024**3 + 64 * 1024**2)
 """RocksDB's lengths have 32 bits: half of that leaves room, and a value holds the largest payload one can configure."""
 
 _CLOSED = "the queue is closed: open it again"
@@ -238,8 +239,8 @@ class RocksStore:
             changes.append((Family.META, layout.COMMIT_KEY, layout.encode_commit(sequence, self._clock.newest_ms)))
             batch = self._database.batch(changes)
             size = batch.size_in_bytes()
-            if size > _LIMITS.batch_bytes_max:
-                raise InvalidArgumentError("writes", f"one commit holds at most {_LIMITS.batch_bytes_max} bytes")
+            if size > _BATCH_BYTES_MAX:
+                raise InvalidArgumentError("writes", f"one commit holds at most {_BATCH_BYTES_MAX} bytes")
             try:
                 self._database.write(batch)
                 self._sequence = sequence
@@ -280,12 +281,12 @@ class RocksStore:
             self._sync.wait(sequence)
 
     def now(self) -> int:
-        self.require_usable()
-        return self._clock.now()
+        return self.moment()[1]
 
     def clock_ahead_ms(self) -> int:
         self.require_usable()
-        return self._clock.ahead_ms()
+        with self._lock:
+            return self._clock.ahead_ms()
 
     def close(self) -> None:
         """Does nothing the second time, and nothing in a forked child.
