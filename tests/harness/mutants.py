@@ -299,9 +299,9 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "stateful",
         "telha_jobs.codec",
-        "    fields = (*record[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)\n",
+        "    fields = record[_IN_KEY:_SEQUENCE] + (sequence, token, record.events) + record.unknown",
         "    values = record._replace(progress=None)\n"
-        "    fields = (*values[_IN_KEY:_SEQUENCE], sequence, token, record.events, *record.unknown)\n",
+        "    fields = values[_IN_KEY:_SEQUENCE] + (sequence, token, record.events) + record.unknown",
     ),
     Mutant(
         "the log forgets how much it swallowed",

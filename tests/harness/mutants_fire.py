@@ -118,8 +118,8 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "exclusive lease",
         "pytest:tests/unit/test_clock.py",
         "telha_jobs.clock",
-        "                running = self._wall_at_open_ms + elapsed\n",
-        "                running = max(self._wall_at_open_ms + elapsed, self._clock.wall_ms())\n",
+        "            running = self._wall_at_open_ms + elapsed\n",
+        "            running = max(self._wall_at_open_ms + elapsed, self._clock.wall_ms())\n",
         ("clock",),
     ),
     Mutant(
@@ -127,8 +127,8 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "no early run",
         "clock",
         "telha_jobs.clock",
-        "                running = self._base_ms + elapsed // 2\n",
-        "                running = self._base_ms + elapsed\n",
+        "            running = self._base_ms + elapsed // 2\n",
+        "            running = self._base_ms + elapsed\n",
     ),
     Mutant(
         "the newest time of the database is forgotten",

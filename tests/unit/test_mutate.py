@@ -6,14 +6,16 @@ Needs the extra [soak]; `scripts/mutate` installs it.
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("cosmic_ray", reason="the extra [soak] is not installed", exc_type=ImportError)
 
 from tests.harness.mutate import __main__ as command
-from tests.harness.mutate.changes import made, modules, source_of
+from tests.harness.mutate.changes import Change, made, modules, source_of
 from tests.harness.mutate.forge import ROOT, Tried
 from tests.harness.mutate.verdicts import judged, listed, shares
 
@@ -105,6 +107,32 @@ def test_what_was_tried_is_told_without_trying(
     monkeypatch.setattr(command, "RESULTS", results)
     assert command.main(["--tried", "--module", "core.backoff"]) == 0
     assert "1 of 1 changes killed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken_from", [0, 3], ids=["from the start", "meanwhile"])
+def test_what_a_broken_machine_kills_is_not_kept(
+    broken_from: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When all is red without any change, before or after, nothing was found out; earlier results stay."""
+    calls: list[bool] = []
+
+    class Breaking:
+        """Kills every change, and nothing else for so many calls."""
+
+        def try_all(self, chosen: Sequence[Change | None], *, jobs: int = 1, tests: bool = False) -> Any:
+            del jobs
+            calls.append(tests)
+            for change in chosen:
+                killed = change is not None or len(calls) > broken_from
+                yield change, Tried("" if change is None else change.key, "run" if killed else "", "it broke", 0.0)
+
+    results = tmp_path / "results"
+    results.write_text("earlier\n", "utf-8")
+    monkeypatch.setattr(command, "RESULTS", results)
+    monkeypatch.setattr(command, "Forge", Breaking)
+    assert command.main(["--module", "core.backoff"]) == 2
+    assert (results.read_text("utf-8"), len(calls)) == ("earlier\n", broken_from + 2 if broken_from else 1)
+    assert "red without any change: run: it broke" in capsys.readouterr().err
 
 
 def test_every_listed_survivor_has_a_reason() -> None:

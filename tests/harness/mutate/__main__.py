@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import os
 import random
 import signal
 import sys
@@ -93,15 +94,26 @@ def main(given: Sequence[str]) -> int:
     left = [change for change in chosen if change.key not in done]
     if left:
         forge = Forge()
-        for tests in (False, True):
-            for _, nothing in forge.try_all([None], tests=tests):
-                if nothing.killed:
-                    print(f"mutate: red without any change: {nothing.stage}: {nothing.how}", file=sys.stderr)
-                    return 2
+        kept = RESULTS.stat().st_size if RESULTS.is_file() else 0
+        if not sound(forge):
+            return 2
         tried += run(forge, left, asked)
+        if not sound(forge):  # something else broke meanwhile, and would have killed anything
+            os.truncate(RESULTS, kept)
+            return 2
     # Of one module so many changes may say the same that the share tells nothing: it is held over all of them.
     verdict = judged(tried, listed(), names if whole else [], least=0.0 if asked.module else KILLED_MIN)
     return told(asked, verdict, len(chosen))
+
+
+def sound(forge: Forge) -> bool:
+    """Whether everything passes without any change; says what does not."""
+    for tests in (False, True):
+        for _, nothing in forge.try_all([None], tests=tests):
+            if nothing.killed:
+                print(f"mutate: red without any change: {nothing.stage}: {nothing.how}", file=sys.stderr)
+                return False
+    return True
 
 
 def run(forge: Forge, left: Sequence[Change], asked: argparse.Namespace) -> list[Tried]:
