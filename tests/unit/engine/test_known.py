@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from telha_jobs import ManualClock, WrongStateError
+from telha_jobs import ManualClock, NewJob, WrongStateError
 from telha_jobs.core import decide
 from telha_jobs.engine import known as known_module
 from telha_jobs.engine.known import Known
@@ -46,6 +46,14 @@ def test_what_has_ended_is_not_kept(seam: Seam) -> None:
     held = lease(queue)
     queue.complete(held)
     assert "read" in calls(seam, lambda: queue.complete(held))
+
+
+def test_what_comes_after_one_that_has_ended_is_kept(seam: Seam) -> None:
+    """The lease of a follow-up, made in the commit that ends its parent, reads nothing."""
+    queue = queue_on(seam, ManualClock(START_MS))
+    queue.enqueue(A, "embed", 7)
+    queue.complete(lease(queue), enqueue=[NewJob(scope=A, kind="embed", payload=8)])
+    assert calls(seam, lambda: queue.lease_next("w")) == ["commit"]
 
 
 def test_what_was_only_read_is_not_kept(seam: Seam) -> None:
