@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from telha_jobs import InvalidArgumentError, ManualClock, NewJob, arguments
+from telha_jobs import InvalidArgumentError, JobUnreadableError, ManualClock, NewJob, arguments
 from telha_jobs.engine import leases as leasing
 from telha_jobs.engine import unit as unit_module
 from telha_jobs.engine.commands import Filters, Ref
@@ -139,6 +139,20 @@ def test_bytes_found_are_those_of_rows(recorder: Recorder) -> None:
         return unit.bytes_found
 
     assert [queue.engine.write(found) for _ in range(2)] == [size, size]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x01\xc1", b"\x09\xc0"], ids=["nothing", "no msgpack", "another version"])
+def test_work_whose_payload_cannot_be_read_is_not_compared(recorder: Recorder, damage: bytes) -> None:
+    """A key that names such a job is told so; nothing is written."""
+    queue = recorder.queue
+    made = queue.enqueue(A, "embed", "x" * 600, idempotency_key="k").job_id
+    recorder.disk.values[Family.PAYLOADS][made.bytes] = damage
+
+    def again() -> None:
+        error = refusal(JobUnreadableError, lambda: queue.enqueue(A, "embed", "x" * 600, idempotency_key="k"))
+        assert error.job_id == made
+
+    assert recorder.of(again) == []
 
 
 def test_a_payload_that_cannot_be_read_does_not_end_a_batch(recorder: Recorder) -> None:
