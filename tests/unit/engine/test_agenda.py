@@ -56,7 +56,7 @@ def disk() -> Disk:
 def test_the_oldest_due_row_of_some_scopes(disk: Disk) -> None:
     """The earliest first row of their ready groups; what is not due, and what they do not have, counts nothing."""
     disk.add(Row(A, 1, 1, 50, job(1)), Row(A, 1, 1, 60, job(2)), Row(A, 2, 0, 40, job(3)), Row(B, 1, 1, 30, job(4)))
-    disk.add(Row(C, 1, 1, 101, job(5)))
+    disk.add(Row(C, 1, 1, 101, job(5)), Row(A, 2, 0, 70, job(6)))
     asked = [[A], [B], [A, B], [C], [], [b"nobody"]]
     assert [disk.agenda.oldest_due(scopes) for scopes in asked] == [40, 30, 30, None, None, None]
 
@@ -127,17 +127,28 @@ def test_a_window_is_read_when_it_is_empty_and_not_before(disk: Disk, monkeypatc
     assert [id_[:1] for _, id_ in disk.looks] == [b"\x00", b"\x04", b"\x08", b"\x0c"]
 
 
+@pytest.mark.parametrize("first", ["oldest", "newest"])
+def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> None:
+    """Of two hundred rows 32 to 64 are in memory at any time, whether each new one is the first or the last."""
+    held = []
+    for number in range(200) if first == "oldest" else range(199, -1, -1):
+        disk.add(Row(A, 1, 1, 50, job(number)))
+        held.append(len(disk.agenda._scopes[A].groups[1, 1].window))
+    assert (max(held), min(held[64:])) == (64, 32)
+
+
 def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
-    """Two scopes served a thousand times: the heaps hold a bounded number of entries, and the ring is right."""
+    """Two scopes served a thousand times: the heaps grow to four entries a scope and 65 more, and the ring is right."""
     disk.add(Row(A, 1, 1, 50, job(1)), Row(B, 1, 1, 50, job(2)))
-    heads = []
+    heads, sizes = [], set()
     for _ in range(1_000):
         row = disk.agenda.first(None, None)
         assert row is not None
         heads.append(row.scope)
         disk.agenda.served(row.scope)
+        sizes |= {len(disk.agenda._ring), len(disk.agenda._kind_rings[1])}
     assert heads == [A, B] * 500
-    assert max(len(disk.agenda._ring), len(disk.agenda._kind_rings[1])) <= 4 * 2 + 64 + 1
+    assert max(sizes) == 4 * 2 + 64 + 1
 
 
 def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
