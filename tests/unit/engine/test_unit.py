@@ -141,6 +141,23 @@ def test_bytes_found_are_those_of_rows(recorder: Recorder) -> None:
     assert [queue.engine.write(found) for _ in range(2)] == [size, size]
 
 
+def test_only_work_that_came_is_news_to_who_waits(recorder: Recorder) -> None:
+    """A watcher is told of an enqueue and of a release, not of a lease, a heartbeat or a completion."""
+    queue, told = recorder.queue, list[str]()
+    queue.engine.watch(lambda: told.append(doing))
+    doing = "enqueue"
+    queue.enqueue(A, "embed", 1)
+    doing = "lease"
+    held = lease(queue)
+    doing = "release"
+    queue.release(held)
+    doing = "what holds a lease"
+    held = lease(queue)
+    queue.extend("w", [held])
+    queue.complete(held)
+    assert told == ["enqueue", "release"]
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x01\xc1", b"\x09\xc0"], ids=["nothing", "no msgpack", "another version"])
 def test_work_whose_payload_cannot_be_read_is_not_compared(recorder: Recorder, damage: bytes) -> None:
     """A key that names such a job is told so; nothing is written."""
