@@ -11,6 +11,10 @@ cd "$ROOT"
 # Hundreds of processes start in a run of the tests: none shall compile anew what another has compiled.
 unset PYTHONDONTWRITEBYTECODE
 
+pip_install() { # ARGUMENT...: into the environment, by the pins; compiled is what gets imported, a fraction of it all
+    "$PY" -m pip install -qq --no-input --no-compile --disable-pip-version-check -c constraints.txt "$@"
+}
+
 ensure_venv() {
     "$ROOT/scripts/install" --quiet
 }
