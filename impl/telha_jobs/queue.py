@@ -45,6 +45,7 @@ from telha_jobs.types import (
     ReapReport,
     Receipt,
     State,
+    frozen,
     uuid_of,
 )
 
@@ -387,7 +388,4 @@ def _tell_repaired(sentence: str) -> None:
 
 def _receipt(created: CreatedJob) -> Receipt:
     job_id, fresh, state = created
-    receipt = object.__new__(Receipt)
-    # What the constructor of a frozen class does field by field, each by a call.
-    object.__setattr__(receipt, "__dict__", {"job_id": uuid_of(job_id), "created": fresh, "state": state})
-    return receipt
+    return frozen(Receipt, {"job_id": uuid_of(job_id), "created": fresh, "state": state})

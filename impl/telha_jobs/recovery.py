@@ -56,7 +56,7 @@ def load_counters(store: Store) -> Counters:
     counters = Counters()
     for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX)):
         try:
-            parse_count_key(key)
+            parse_count_key(key)  # `Counters` takes well-formed keys only
             counters.add({key: int.from_bytes(value, "big", signed=True)})
         except ValueError as error:
             _log.error("passed over a counter in meta: %s", error)

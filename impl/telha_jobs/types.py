@@ -12,6 +12,7 @@ from uuid import UUID, SafeUUID
 if TYPE_CHECKING:
     from telha_jobs.errors import QueueError
 
+Made = TypeVar("Made")
 Members = TypeVar("Members", bound=Enum)
 
 SYSTEM_SCOPE: UUID = UUID(int=0)
@@ -27,6 +28,13 @@ def uuid_of(raw: bytes) -> UUID:
     made = object.__new__(UUID)
     _set_int(made, int.from_bytes(raw, "big"))
     _set_is_safe(made, _UNKNOWN)
+    return made
+
+
+def frozen(made_of: type[Made], fields: dict[str, Any]) -> Made:
+    """An instance of a frozen class, over `fields`: the constructor would set them one by one, each by a call."""
+    made = object.__new__(made_of)
+    object.__setattr__(made, "__dict__", fields)
     return made
 
 

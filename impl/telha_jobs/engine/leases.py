@@ -16,7 +16,7 @@ from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError, QueueError
 from telha_jobs.keys import ready_key
 from telha_jobs.store.port import Family
-from telha_jobs.types import Lease, Outcome, OutcomeStatus, uuid_of
+from telha_jobs.types import Lease, Outcome, OutcomeStatus, frozen, uuid_of
 
 
 class Grant(NamedTuple):
@@ -94,22 +94,20 @@ _scope_uuid = lru_cache(maxsize=4_096)(uuid_of)
 
 
 def _lease(record: Record, payload: Any, progress: Any) -> Lease:
-    lease = object.__new__(Lease)
-    # What the constructor of a frozen class does field by field, each by a call.
-    vars(lease).update(
-        job_id=uuid_of(record.job_id),
-        generation=record.generation,
-        scope=_scope_uuid(record.scope),
-        kind=record.kind,
-        payload=payload,
-        payload_version=record.payload_version,
-        headers=dict(record.headers),
-        attempt=record.attempts + 1,
-        deadline_ms=record.deadline or 0,
-        worker=record.worker or "",
-        progress=progress,
-    )
-    return lease
+    fields = {
+        "job_id": uuid_of(record.job_id),
+        "generation": record.generation,
+        "scope": _scope_uuid(record.scope),
+        "kind": record.kind,
+        "payload": payload,
+        "payload_version": record.payload_version,
+        "headers": dict(record.headers),
+        "attempt": record.attempts + 1,
+        "deadline_ms": record.deadline or 0,
+        "worker": record.worker or "",
+        "progress": progress,
+    }
+    return frozen(Lease, fields)
 
 
 def extend(unit: Unit, refs: Sequence[Ref], progress: Mapping[bytes, bytes]) -> list[Outcome]:

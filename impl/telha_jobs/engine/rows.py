@@ -70,7 +70,7 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
         return
     key, value = encode_record(new, sequence=sequence, token=token)
     writes.append((Family.JOBS, key, value))
-    row, listed, time = slot.row, slot.listed, timer_of(new)
+    row, time = slot.row, timer_of(new)
     timer = None if time is None else timer_key(time, new.job_id)
     if key != slot.key:
         writes.append((Family.IDS, new.job_id, key + u64(slot.kind)))
@@ -78,16 +78,10 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
             writes.append((Family.JOBS, slot.key, None))
         elif new.key is not None:
             writes.append((Family.IDEM, idem_key(new.scope, new.key), new.job_id))
-    if row != listed:
-        if listed is not None:
-            writes.append((Family.READY, ready_key(*listed), None))
-        if row is not None:
-            writes.append((Family.READY, ready_key(*row), b""))
+    if row != slot.listed:
+        _move(writes, Family.READY, _entry(slot.listed), _entry(row))
     if timer != slot.timer:
-        if slot.timer is not None:
-            writes.append((Family.TIMERS, slot.timer, None))
-        if timer is not None:
-            writes.append((Family.TIMERS, timer, b""))
+        _move(writes, Family.TIMERS, slot.timer, timer)
     slot.key, slot.listed, slot.timer, slot.size = key, row, timer, len(value)
 
 
@@ -97,7 +91,16 @@ def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
         writes.append((Family.IDEM, idem_key(old.scope, old.key), None))
     if old.payload is None:
         writes.append((Family.PAYLOADS, old.job_id, None))
-    if slot.listed is not None:
-        writes.append((Family.READY, ready_key(*slot.listed), None))
-    if slot.timer is not None:
-        writes.append((Family.TIMERS, slot.timer, None))
+    _move(writes, Family.READY, _entry(slot.listed), None)
+    _move(writes, Family.TIMERS, slot.timer, None)
+
+
+def _entry(row: Row | None) -> bytes | None:
+    return None if row is None else ready_key(*row)
+
+
+def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:
+    if old is not None:
+        writes.append((family, old, None))
+    if new is not None:
+        writes.append((family, new, b""))

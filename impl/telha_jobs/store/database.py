@@ -175,12 +175,12 @@ class Database:
     def batch(self, changes: Sequence[Write]) -> WriteBatch:
         """The changes as one batch for `write`; nothing is written yet."""
         batch = WriteBatch(raw_mode=True)
-        put, handles = batch.put, self._handles
+        handles = self._handles
         for family, key, value in changes:
             if value is None:
                 batch.delete(key, handles[family])
             else:
-                put(key, value, handles[family])
+                batch.put(key, value, handles[family])
         return batch
 
     def write(self, batch: WriteBatch) -> None:
