@@ -13,9 +13,7 @@ Nothing here is a source of truth: a candidate is a hint that the engine verifie
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 WINDOW_ROWS = 32
 """Rows read by one refill. A window grows to twice that before it is cut back."""
@@ -23,19 +21,9 @@ WINDOW_ROWS = 32
 Place = tuple[int, bytes]
 """A row's place within its group: (due, job id)."""
 
+Row = tuple[bytes, int, int, int, bytes]
+"""One entry of the `ready` family: (scope, kind, priority, due, job id). A plain tuple: every call takes some apart."""
 
-class Row(NamedTuple):
-    """One entry of the `ready` family."""
-
-    scope: bytes
-    kind: int
-    priority: int
-    due: int
-    job_id: bytes
-
-
-make_row: Callable[[tuple[bytes, int, int, int, bytes]], Row] = partial(tuple.__new__, Row)
-"""`Row._make` at a fraction of its cost."""
 Step = tuple[Row, bool]
 """A change: the row, and whether it came (or left)."""
 
@@ -63,7 +51,7 @@ def _behind(place: Place) -> Place:
 
 
 def _first_row(group: _Group) -> Row:
-    return make_row((*group.key, *group.window[0]))
+    return (*group.key, *group.window[0])
 
 
 class _Scope:
@@ -91,7 +79,7 @@ class Agenda:
         self._ring: list[tuple[int, bytes]] = []
         self._kind_rings: dict[int, list[tuple[int, bytes]]] = {}
         self._journal: dict[bytes, int | None] | None = None
-        self._unwritten: dict[GroupKey, set[Place]] = {}  # added behind an edge since `begin`
+        self._unwritten: list[tuple[GroupKey, Place]] = []  # added behind an edge since `begin`
 
     # -- building
 
@@ -121,10 +109,10 @@ class Agenda:
             if len(group.window) > 2 * WINDOW_ROWS:
                 group.edge = group.window[WINDOW_ROWS]
                 # Rows of the unit of work at hand may be among them.
-                self._unwritten.setdefault(group.key, set()).update(group.window[WINDOW_ROWS:])
+                self._unwritten += [(group.key, one) for one in group.window[WINDOW_ROWS:]]
                 del group.window[WINDOW_ROWS:]
         else:
-            self._unwritten.setdefault(group.key, set()).add(place)
+            self._unwritten.append((group.key, place))
             return
         self._settle(group)
 
@@ -137,8 +125,9 @@ class Agenda:
         place = (due, job_id)
         index = bisect_left(group.window, place)
         if index == len(group.window) or group.window[index] != place:
-            self._unwritten.get(group.key, set()).discard(place)
-            return  # behind the edge: only on disk
+            # Behind the edge: only on disk, or not there yet.
+            self._unwritten = [one for one in self._unwritten if one != (group.key, place)]
+            return
         del group.window[index]
         if not group.window and group.edge is not None:
             self._fill(group)
@@ -205,7 +194,7 @@ class Agenda:
             for scope in self._wake_due():
                 self._take_ticket(scope)
         self._journal = {}
-        self._unwritten = {}
+        self._unwritten = []
 
     def roll_back(self, steps: Sequence[Step]) -> None:
         """Undo the changes since `begin`, the last one first; then give back the places in the ring.
@@ -213,7 +202,7 @@ class Agenda:
         The order matters for a row that came and left within the unit of work: it is gone.
         """
         journal, self._journal = self._journal or {}, None
-        self._unwritten = {}
+        self._unwritten = []
         for row, added in reversed(steps):
             if added:
                 self.remove(row)
@@ -247,7 +236,7 @@ class Agenda:
         window = self._refill(group.key, start, WINDOW_ROWS)
         full = len(window) == WINDOW_ROWS
         group.edge = edge = _behind(window[-1]) if full else None
-        added = self._unwritten.get(group.key, ())
+        added = (place for key, place in self._unwritten if key == group.key)
         group.window = sorted({*window, *(one for one in added if one >= start and (edge is None or one < edge))})
 
     def _settle(self, group: _Group) -> None:

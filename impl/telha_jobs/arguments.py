@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from telha_jobs.codec import kind_name, pack_value
-from telha_jobs.config import QueueConfig, check_kind, check_kind_or_family, is_kind
-from telha_jobs.engine.commands import Draft, Filters, Ref, make_draft, make_ref
+from telha_jobs.config import QueueConfig, check_kind, check_kind_or_family, is_common_kind, is_system_kind
+from telha_jobs.engine.commands import Draft, Filters, Ref
 from telha_jobs.engine.reader import JobFilter
-from telha_jobs.engine.submit import Result, make_result
+from telha_jobs.engine.submit import Result
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.rules import (
     DURATION_MAX_MS,
@@ -32,9 +32,8 @@ from telha_jobs.rules import (
     plain,
     shown,
 )
-from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State
+from telha_jobs.types import SYSTEM_SCOPE, LeaseRef, NewJob, State, named
 
-_SYSTEM_KINDS = "system:"
 FILTERS_MAX = 65_536
 _EVERYTHING = Filters(None, None)
 _NO_HEADERS: dict[str, str] = {}
@@ -60,19 +59,18 @@ def draft(
     What is plainly right passes by a glance: the checks proper, and the names they need, cost more than the rest.
     """
     scope_raw = scope.int.to_bytes(16, "big") if type(scope) is UUID else scope_bytes(f"{where}scope", scope)
-    if type(kind) is not str or len(kind) > KIND_CHARS_MAX or not is_kind(kind):
-        kind = check_kind(f"{where}kind", kind)
-    if kind.startswith(_SYSTEM_KINDS) and scope != SYSTEM_SCOPE:
-        raise InvalidArgumentError(f"{where}kind", f"{kind!r} belongs to the nil scope (SYSTEM_SCOPE) only")
+    if type(kind) is not str or len(kind) > KIND_CHARS_MAX or not is_common_kind(kind):
+        kind = _kind(f"{where}kind", kind, scope)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         priority = check_int(f"{where}priority", priority, 0, PRIORITY_MAX)
     if run_at_ms is not None or delay_ms is not None:
         run_at_ms, delay_ms = _start(where, run_at_ms, delay_ms)
-    return make_draft(
+    return named(
+        Draft,
         (
             scope_raw,
             kind,
-            pack_value(f"{where}payload", payload, config.payload_bytes_max),
+            pack_value(where + "payload", payload, config.payload_bytes_max),
             payload,
             priority,
             run_at_ms,
@@ -83,7 +81,7 @@ def draft(
             payload_version
             if type(payload_version) is int and 0 <= payload_version <= VERSION_MAX
             else check_int(f"{where}payload_version", payload_version, 0, VERSION_MAX),
-        )
+        ),
     )
 
 
@@ -121,7 +119,7 @@ def ref(where: str, lease: LeaseRef) -> Ref:
         raise InvalidArgumentError(where, f"must be a LeaseRef or Lease, not {kind_name(lease)}")
     job_id, generation = lease.job_id, lease.generation
     if type(job_id) is UUID and type(generation) is int and 0 <= generation <= GENERATION_MAX:
-        return make_ref((job_id.int.to_bytes(16, "big"), generation))
+        return named(Ref, (job_id.int.to_bytes(16, "big"), generation))
     job = id_bytes(f"{where}.job_id", job_id)
     return Ref(job, check_int(f"{where}.generation", generation, 0, GENERATION_MAX))
 
@@ -133,7 +131,7 @@ def refs(field: str, leases: Iterable[LeaseRef], most: int) -> list[Ref]:
 
 def result(where: str, value: Any, config: QueueConfig) -> Result:
     """A job's result."""
-    return make_result((value, pack_value(where, value, config.result_bytes_max)))
+    return named(Result, (value, pack_value(where, value, config.result_bytes_max)))
 
 
 def completions(given: Iterable[tuple[LeaseRef, Any]], config: QueueConfig, most: int) -> list[tuple[Ref, Result]]:
@@ -252,7 +250,7 @@ def scope_bytes(field: str, value: Any) -> bytes:
 
 def items(field: str, given: Any, most: int) -> list[Any]:
     """The items of an iterable, at most `most`. A str, bytes or mapping is none, though Python could iterate it."""
-    if isinstance(given, list | tuple):
+    if isinstance(given, (list, tuple)):
         if len(given) > most:
             raise InvalidArgumentError(field, f"must have at most {most} items, not {len(given)}")
         return list(given)
@@ -278,6 +276,13 @@ def _scopes(field: str, given: Iterable[UUID]) -> list[bytes]:
     if not found:
         raise InvalidArgumentError(field, "must not be empty: leave it out for every scope")
     return found
+
+
+def _kind(where: str, kind: Any, scope: UUID) -> str:
+    name = check_kind(where, kind)
+    if is_system_kind(name) and scope != SYSTEM_SCOPE:
+        raise InvalidArgumentError(where, f"{name!r} belongs to the nil scope (SYSTEM_SCOPE) only")
+    return name
 
 
 def _start(where: str, run_at_ms: int | None, delay_ms: int | None) -> tuple[int | None, int | None]:

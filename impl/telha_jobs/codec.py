@@ -13,10 +13,11 @@ from typing import Any
 import google_crc32c
 import msgpack
 
-from telha_jobs.core.record import Record, make_entry, make_record
+from telha_jobs.core.record import LogEntry, Record
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.keys import job_key, parse_job_key
 from telha_jobs.rules import NESTING_MAX
+from telha_jobs.types import named
 
 VALUE_VERSION = b"\x01"
 RECORD_VERSION = b"\x01"
@@ -25,6 +26,7 @@ _IN_KEY = Record._fields.index("kind")
 _SEQUENCE = Record._fields.index("sequence")
 _EVENTS = Record._fields.index("events") - _IN_KEY
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_ARRAYS, _HOLDERS = (list, tuple), (dict, list)
 
 
 class UnreadableError(ValueError):
@@ -68,7 +70,7 @@ def canonical(value: Any) -> bytes:
                 ordered = sorted(item.items(), key=lambda pair: (isinstance(pair[0], int), pair[0]))
                 stack.append(iter([part for pair in ordered for part in pair]))
                 break
-            if isinstance(item, list | tuple):
+            if isinstance(item, _ARRAYS):
                 packer.pack_array_header(len(item))
                 stack.append(iter(item))
                 break
@@ -81,8 +83,8 @@ def canonical(value: Any) -> bytes:
 def _holds_map(value: Any) -> bool:
     """Whether there may be a map in it, as far as one look tells."""
     if isinstance(value, tuple):
-        return any(isinstance(part, dict) or (part and isinstance(part, list | tuple)) for part in value)
-    return isinstance(value, dict | list)
+        return any(isinstance(part, dict) or (part and isinstance(part, _ARRAYS)) for part in value)
+    return isinstance(value, _HOLDERS)
 
 
 def digest(*parts: Any) -> bytes:
@@ -95,16 +97,24 @@ def pack_plain(value: Any) -> bytes:
     return _packers.strict(value)
 
 
+def packing() -> Callable[[Any], bytes]:
+    """A `pack_plain` for callers who take turns: it need not look for its thread's packer."""
+    pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+    return pack
+
+
 def unpack_plain(packed: bytes) -> Any:
     """Decode what `pack_plain` made, lists as tuples."""
     return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
 
 
-def encode_record(record: Record, *, sequence: int, token: bytes) -> tuple[bytes, bytes]:
+def encode_record(
+    record: Record, sequence: int, token: bytes, pack: Callable[[Any], bytes] = pack_plain
+) -> tuple[bytes, bytes]:
     """The row of a record as commit `sequence` writes it: its key in `jobs` and its value."""
     key = job_key(record[0], record[1], record[2], record[3], record[4])
     fields = record[_IN_KEY:_SEQUENCE] + (sequence, token, record.events) + record.unknown  # noqa: RUF005  faster
-    body = RECORD_VERSION + _packers.strict(fields)
+    body = RECORD_VERSION + pack(fields)
     return key, body + _CRC.pack(google_crc32c.value(key + body))
 
 
@@ -117,8 +127,8 @@ def decode_record(key: bytes, value: bytes) -> Record:
         raise UnreadableError(f"unknown record version {body[:1].hex()}")
     try:
         fields = msgpack.unpackb(body[1:], use_list=False, strict_map_key=False)
-        events = tuple(map(make_entry, fields[_EVENTS]))
-        return make_record((*parse_job_key(key), *fields[:_EVENTS], events, fields[_EVENTS + 1 :]))
+        events = tuple([named(LogEntry, one) for one in fields[_EVENTS]])
+        return named(Record, (*parse_job_key(key), *fields[:_EVENTS], events, fields[_EVENTS + 1 :]))
     except (ValueError, LookupError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from None
 
@@ -127,7 +137,7 @@ class _Packers(threading.local):
     """A thread's packers, kept because making one costs as much as packing a record."""
 
     def __init__(self) -> None:
-        self.strict: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+        self.strict = packing()
         self.lenient: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 
 

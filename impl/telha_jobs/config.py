@@ -27,12 +27,23 @@ _KIND = re.compile(r"[A-Za-z0-9_.:/+\-]+\Z")
 _FAMILY = re.compile(r"[A-Za-z0-9_.:/+\-]*:\*\Z")
 _BYTES_MAX = 1_073_741_824
 _COUNT_MAX = 1_000_000
+_SYSTEM_KINDS = "system:"
 
 
 @lru_cache(maxsize=4_096)
+def is_common_kind(kind: str) -> bool:
+    """Whether a str of at most 128 characters is a valid exact name that every scope may use (seed §5)."""
+    return is_kind(kind) and not is_system_kind(kind)
+
+
 def is_kind(kind: str) -> bool:
     """Whether a str of at most 128 characters is a valid exact name (seed §5)."""
     return _KIND.match(kind) is not None
+
+
+def is_system_kind(kind: str) -> bool:
+    """Whether a kind belongs to the nil scope only (seed §5)."""
+    return kind.startswith(_SYSTEM_KINDS)
 
 
 def check_kind(where: str, kind: Any) -> str:

@@ -45,12 +45,13 @@ from telha_jobs.types import (
     ReapReport,
     Receipt,
     State,
-    frozen,
+    over_fields,
     uuid_of,
 )
 
 _DEFAULT_CONFIG = QueueConfig()
 _log = logging.getLogger("telha_jobs")
+_make_receipt = over_fields(Receipt)
 
 
 class JobQueue:
@@ -388,4 +389,4 @@ def _tell_repaired(sentence: str) -> None:
 
 def _receipt(created: CreatedJob) -> Receipt:
     job_id, fresh, state = created
-    return frozen(Receipt, {"job_id": uuid_of(job_id), "created": fresh, "state": state})
+    return _make_receipt({"job_id": uuid_of(job_id), "created": fresh, "state": state})

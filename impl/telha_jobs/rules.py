@@ -69,7 +69,7 @@ def check_text(field: str, value: Any, *, chars_max: int) -> str:
 
 def plain(value: str) -> str:
     """The characters alone: `str()` of a str enum would give the member's name instead."""
-    return str.__str__(value)
+    return value if type(value) is str else str.__str__(value)
 
 
 def check_unicode(field: str, value: str) -> None:
@@ -86,4 +86,7 @@ def check_unicode(field: str, value: str) -> None:
 
 def later(now_ms: int, duration_ms: int) -> int:
     """`now_ms + duration_ms`, but never after `TIME_MAX_MS`."""
-    return min(now_ms + duration_ms, TIME_MAX_MS)
+    moment = now_ms + duration_ms
+    if moment > TIME_MAX_MS:  # no call of min: every move asks
+        return TIME_MAX_MS
+    return moment

@@ -24,25 +24,37 @@ def singles(queue: JobQueue, number: int) -> list[Phase]:
     """The three phases over `number` jobs, one call a job."""
     leases: list[Lease] = []
 
+    def enqueue() -> None:
+        for _ in range(number):
+            queue.enqueue(SCOPE, KIND, PAYLOAD)
+
     def lease() -> None:
         leases.extend(one for _ in range(number) if (one := queue.lease_next("worker-1")) is not None)
 
-    return [
-        lambda: [queue.enqueue(SCOPE, KIND, PAYLOAD) for _ in range(number)],
-        lease,
-        lambda: [queue.complete(one) for one in leases],
-    ]
+    def complete() -> None:
+        for one in leases:
+            queue.complete(one)
+
+    return [enqueue, lease, complete]
 
 
 def hundreds(queue: JobQueue, number: int) -> list[Phase]:
     """The same, one call a hundred jobs."""
     calls = number // 100
     batches: list[list[Lease]] = []
-    return [
-        lambda: [queue.enqueue_many(jobs(100)) for _ in range(calls)],
-        lambda: batches.extend(queue.lease_batch("worker-1", 100) for _ in range(calls)),
-        lambda: [queue.complete_many([(one, None) for one in batch]) for batch in batches],
-    ]
+
+    def enqueue() -> None:
+        for _ in range(calls):
+            queue.enqueue_many(jobs(100))
+
+    def lease() -> None:
+        batches.extend(queue.lease_batch("worker-1", 100) for _ in range(calls))
+
+    def complete() -> None:
+        for batch in batches:
+            queue.complete_many([(one, None) for one in batch])
+
+    return [enqueue, lease, complete]
 
 
 @dataclass(kw_only=True)

@@ -37,6 +37,7 @@ from telha_jobs.cli.options import (
 )
 from telha_jobs.cli.output import EXIT_REFUSED, confirm, line, many, note, safe
 from telha_jobs.cli.places import Connection, Place, place_options
+from telha_jobs.config import is_system_kind
 from telha_jobs.json_form import NotJSONError, dumps, loads
 from telha_jobs.protocol import Queue
 from telha_jobs.queue import JobQueue
@@ -45,7 +46,6 @@ from telha_jobs.types import SYSTEM_SCOPE, NewJob, Receipt, State
 
 _REASONS = ("attempts", "expired", "rejected", "cancelled")
 _WITHOUT_CANCELLED = _REASONS[:-1]
-_SYSTEM_KINDS = "system:"
 
 
 @click.command(
@@ -168,7 +168,7 @@ def enqueue(
     The payload is JSON (by default null), or '-' to read it from stdin. Bytes are written {"$bytes": "base64"}, as
     --json shows them.
     """
-    if scope is None and not kind.startswith(_SYSTEM_KINDS):
+    if scope is None and not is_system_kind(kind):
         raise click.UsageError("whose job? Give --scope UUID; only system:* kinds have the system scope by default")
     job = NewJob(
         scope=SYSTEM_SCOPE if scope is None else scope,

@@ -13,10 +13,10 @@ from telha_jobs.config import Policy
 from telha_jobs.core import record as log
 from telha_jobs.core.backoff import backoff_ms
 from telha_jobs.core.log import appended
-from telha_jobs.core.record import LogEntry, Record, changed, make_entry, make_record
+from telha_jobs.core.record import LogEntry, Record, changed
 from telha_jobs.errors import LeaseEnd
 from telha_jobs.rules import later
-from telha_jobs.types import State
+from telha_jobs.types import COMPLETED, DEAD, FAILED, LEASED, PENDING, State, named
 
 _PRIORITY, _GENERATION, _LEASE_END, _ENDED_AT, _PROGRESS, _EVENTS = map(
     Record._fields.index, ("priority", "generation", "lease_end", "ended_at", "progress", "events")
@@ -45,10 +45,11 @@ def enqueued(
     key: str | None,
 ) -> Record:
     """A new job, pending."""
-    return make_record(
+    return named(
+        Record,
         (
             scope,
-            State.PENDING,
+            PENDING,
             priority,
             now,
             job_id,
@@ -77,26 +78,31 @@ def enqueued(
             b"",
             _first_entries(now, due),
             (),  # unknown
-        )
+        ),
     )
 
 
 @lru_cache(maxsize=1)
 def _first_entries(now: int, due: int) -> tuple[LogEntry, ...]:
     """The log of a new job, which jobs of one moment share: a backlog is many of them, in memory at once."""
-    return (make_entry((now, log.ENQUEUED, {"due": due})),)
+    return (named(LogEntry, (now, log.ENQUEUED, {"due": due})),)
 
 
 def granted(record: Record, now: int, policy: Policy, *, worker: str, incarnation: int) -> Record:
     """Lease a due job. The generation rises past every one that an earlier incarnation may have handed out and lost."""
-    generation = max(record.generation + 1, incarnation << 32)
-    leased = make_entry((now, log.LEASED, {"worker": worker, "generation": generation, "attempt": record.attempts + 1}))
-    entries = (make_entry((now, log.PROMOTED, {})), leased) if record.state is State.FAILED else (leased,)
+    generation = record.generation + 1
+    if generation < incarnation << 32:
+        generation = incarnation << 32
+    leased = named(
+        LogEntry, (now, log.LEASED, {"worker": worker, "generation": generation, "attempt": record.attempts + 1})
+    )
+    entries = (named(LogEntry, (now, log.PROMOTED, {})), leased) if record.state is FAILED else (leased,)
     # As `changed` would, at a fraction of its cost: every job comes by here, and by `completed`.
-    return make_record(
+    return named(
+        Record,
         (
             record.scope,
-            State.LEASED,
+            LEASED,
             *record[_PRIORITY:_GENERATION],
             generation,
             None,  # lease_end
@@ -106,7 +112,7 @@ def granted(record: Record, now: int, policy: Policy, *, worker: str, incarnatio
             *record[_ENDED_AT:_EVENTS],
             appended(record.events, entries, policy.events_max),
             record.unknown,
-        )
+        ),
     )
 
 
@@ -125,11 +131,12 @@ def extended(record: Record, now: int, policy: Policy, *, progress: bytes | None
 
 def completed(record: Record, now: int, policy: Policy, *, result: bytes, digest: bytes, reply: bytes) -> Record:
     """The worker's result is in."""
-    entry = make_entry((now, log.COMPLETED, {"generation": record.generation, "attempts": record.attempts}))
-    return make_record(
+    entry = named(LogEntry, (now, log.COMPLETED, {"generation": record.generation, "attempts": record.attempts}))
+    return named(
+        Record,
         (
             record.scope,
-            State.COMPLETED,
+            COMPLETED,
             *record[_PRIORITY:_LEASE_END],
             "completed",
             None,  # worker
@@ -144,7 +151,7 @@ def completed(record: Record, now: int, policy: Policy, *, result: bytes, digest
             *record[_PROGRESS:_EVENTS],
             appended(record.events, (entry,), policy.events_max),
             record.unknown,
-        )
+        ),
     )
 
 
@@ -155,7 +162,7 @@ def failed(record: Record, now: int, policy: Policy, *, reason: str, retryable: 
         return _died(record, now, policy, attempts=attempts, reason=reason, dead_reason="rejected", end="failed")
     if attempts >= _ceiling(record, policy):
         return _died(record, now, policy, attempts=attempts, reason=reason, dead_reason="attempts", end="failed")
-    return _retrying(record, now, policy, attempts=attempts, reason=reason, state=State.FAILED)
+    return _retrying(record, now, policy, attempts=attempts, reason=reason, state=FAILED)
 
 
 def reaped(record: Record, now: int, policy: Policy) -> Record:
@@ -163,7 +170,7 @@ def reaped(record: Record, now: int, policy: Policy) -> Record:
     attempts = record.attempts + 1
     if attempts >= _ceiling(record, policy):
         return _died(record, now, policy, attempts=attempts, reason="expired", dead_reason="expired", end="reaped")
-    return _retrying(record, now, policy, attempts=attempts, reason="expired", state=State.PENDING)
+    return _retrying(record, now, policy, attempts=attempts, reason="expired", state=PENDING)
 
 
 def released(record: Record, now: int, policy: Policy, *, delay_ms: int) -> Record:
@@ -172,36 +179,36 @@ def released(record: Record, now: int, policy: Policy, *, delay_ms: int) -> Reco
         return reaped(record, now, policy)
     due = max(record.due, later(now, delay_ms)) if delay_ms > 0 else record.due
     detail = {"generation": record.generation, "attempts": record.attempts, "due": due}
-    entry = make_entry((now, log.RELEASED, detail))
-    return _unleased(record, policy, entry, end="released", state=State.PENDING, due=due)
+    entry = named(LogEntry, (now, log.RELEASED, detail))
+    return _unleased(record, policy, entry, end="released", state=PENDING, due=due)
 
 
 def promoted(record: Record, now: int, policy: Policy) -> Record:
     """The back-off is over. The due time stays, so the order does not depend on when the sweep ran."""
-    events = appended(record.events, (make_entry((now, log.PROMOTED, {})),), policy.events_max)
-    return changed(record, state=State.PENDING, events=events)
+    events = appended(record.events, (named(LogEntry, (now, log.PROMOTED, {})),), policy.events_max)
+    return changed(record, state=PENDING, events=events)
 
 
 def retried(record: Record, now: int, policy: Policy) -> Record:
     """An operator gives a dead job a fresh budget. The generation is never reset."""
     due = max(now, record.run_at or 0)
-    events = appended(record.events, (make_entry((now, log.RETRIED, {"due": due})),), policy.events_max)
+    events = appended(record.events, (named(LogEntry, (now, log.RETRIED, {"due": due})),), policy.events_max)
     return changed(
-        record, state=State.PENDING, attempts=0, due=due, ended_at=None, purge_at=None, dead_reason=None, events=events
+        record, state=PENDING, attempts=0, due=due, ended_at=None, purge_at=None, dead_reason=None, events=events
     )
 
 
 def cancelled(record: Record, now: int, policy: Policy) -> Record:
     """An operator ends a live job; a lease on it is no longer current."""
     detail = {"reason": "cancelled", "generation": record.generation, "attempts": record.attempts}
-    entry = make_entry((now, log.CANCELLED, detail))
-    end = "cancelled" if record.state is State.LEASED else record.lease_end
+    entry = named(LogEntry, (now, log.CANCELLED, detail))
+    end = "cancelled" if record.state is LEASED else record.lease_end
     return _unleased(
         record,
         policy,
         entry,
         end=end,
-        state=State.DEAD,
+        state=DEAD,
         dead_reason="cancelled",
         ended_at=now,
         purge_at=_purge_at(now, policy.retention_dead_ms),
@@ -217,7 +224,7 @@ def stale(record: Record, generation: int) -> Stale | None:
         return Stale("never_leased")
     if generation < record.generation:
         return Stale("superseded")
-    if record.state is State.LEASED:
+    if record.state is LEASED:
         return None
     return Stale(_END_NAMES[record.lease_end or "never_leased"])
 
@@ -256,8 +263,8 @@ def _unleased(record: Record, policy: Policy, entry: LogEntry, *, end: str | Non
 def _retrying(record: Record, now: int, policy: Policy, *, attempts: int, reason: str, state: State) -> Record:
     due = later(now, backoff_ms(policy.backoff, attempts))
     detail = {"reason": reason, "generation": record.generation, "attempts": attempts, "due": due}
-    failed_now = state is State.FAILED
-    entry = make_entry((now, log.FAILED if failed_now else log.REAPED, detail))
+    failed_now = state is FAILED
+    entry = named(LogEntry, (now, log.FAILED if failed_now else log.REAPED, detail))
     end = "failed" if failed_now else "reaped"
     return _unleased(record, policy, entry, end=end, state=state, attempts=attempts, due=due)
 
@@ -269,9 +276,9 @@ def _died(
     return _unleased(
         record,
         policy,
-        make_entry((now, log.DEAD, detail)),
+        named(LogEntry, (now, log.DEAD, detail)),
         end=end,
-        state=State.DEAD,
+        state=DEAD,
         attempts=attempts,
         dead_reason=dead_reason,
         ended_at=now,

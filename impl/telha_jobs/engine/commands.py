@@ -1,7 +1,5 @@
 """Checked arguments: what the facade hands to the operations. Scopes and ids are 16 bytes, values are encoded."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from telha_jobs.types import State
@@ -27,19 +25,11 @@ class Draft(NamedTuple):
         return (*self[:2], self.payload_value, *self[4:])
 
 
-make_draft: Callable[[tuple[Any, ...]], Draft] = partial(tuple.__new__, Draft)
-"""`Draft._make` at a fraction of its cost."""
-
-
 class Ref(NamedTuple):
     """A lease as presented."""
 
     job_id: bytes
     generation: int
-
-
-make_ref: Callable[[tuple[bytes, int]], Ref] = partial(tuple.__new__, Ref)
-"""As `make_draft`."""
 
 
 class Filters(NamedTuple):
@@ -49,13 +39,5 @@ class Filters(NamedTuple):
     scopes: frozenset[bytes] | None
 
 
-class CreatedJob(NamedTuple):
-    """The answer to an enqueue: the job's id, whether this call created it, and its state."""
-
-    job_id: bytes
-    created: bool
-    state: State
-
-
-make_created: Callable[[tuple[bytes, bool, State]], CreatedJob] = partial(tuple.__new__, CreatedJob)
-"""As `make_draft`."""
+CreatedJob = tuple[bytes, bool, State]
+"""The answer to an enqueue: the job's id, whether this call created it, and its state."""

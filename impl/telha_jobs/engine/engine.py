@@ -193,7 +193,8 @@ class Engine:
 
     def _run(self, operation: Callable[[Unit], Reply]) -> Reply:
         """Decide and commit; after a conflict, read and decide again. Called under the lock."""
-        for _ in range(_CONFLICTS_MAX):
+        conflicts = 0
+        while conflicts < _CONFLICTS_MAX:
             shared = self._shared if self._in_step else self._derived()
             self._in_step = False
             unit = Unit(shared)
@@ -217,6 +218,7 @@ class Engine:
                 if unit.inserted and (self._polling or self._watchers):
                     self._notify()
                 return reply
+            conflicts += 1
         raise QueueUnavailableError(f"another writer changed the rows first, {_CONFLICTS_MAX} times: try again")
 
     def _take_turn(self, operation: Callable[[Unit], Reply]) -> Reply:

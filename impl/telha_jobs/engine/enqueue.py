@@ -6,13 +6,13 @@ from uuid import UUID
 from telha_jobs.codec import UnreadableError, canonical, unpack_value
 from telha_jobs.core import decide
 from telha_jobs.core.record import Record
-from telha_jobs.engine.commands import CreatedJob, Draft, make_created
+from telha_jobs.engine.commands import CreatedJob, Draft
 from telha_jobs.engine.find import find_job
 from telha_jobs.engine.rows import INLINE_PAYLOAD_BYTES_MAX
 from telha_jobs.engine.unit import Unit
 from telha_jobs.errors import IdempotencyConflictError, JobUnreadableError
 from telha_jobs.rules import later
-from telha_jobs.types import State
+from telha_jobs.types import PENDING
 
 
 def enqueue(unit: Unit, drafts: Sequence[Draft], *, field: str) -> list[CreatedJob]:
@@ -27,11 +27,11 @@ def enqueue_one(unit: Unit, draft: Draft, where: str = "", index: int | None = N
     """The same for one job; `where` is put before a field's name."""
     named = None if draft.key is None else unit.named(draft.scope, draft.key)
     if named is None or draft.key is None or unit.find(named) is None:
-        return make_created((_create(unit, draft, where), True, State.PENDING))
+        return _create(unit, draft, where), True, PENDING
     existing = find_job(unit, named)
     if existing.key != draft.key or not _is_work_of(unit, draft, existing):
         raise IdempotencyConflictError(UUID(bytes=named), draft.key, index=index)
-    return CreatedJob(named, created=False, state=existing.state)
+    return named, False, existing.state
 
 
 def _is_work_of(unit: Unit, draft: Draft, record: Record) -> bool:

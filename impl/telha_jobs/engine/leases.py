@@ -16,7 +16,7 @@ from telha_jobs.engine.unit import Unit, Unreadable
 from telha_jobs.errors import JobNotFoundError, JobUnreadableError, QueueError
 from telha_jobs.keys import ready_key
 from telha_jobs.store.port import Family
-from telha_jobs.types import Lease, Outcome, OutcomeStatus, frozen, uuid_of
+from telha_jobs.types import Lease, Outcome, OutcomeStatus, over_fields, uuid_of
 
 
 class Grant(NamedTuple):
@@ -66,8 +66,9 @@ def grant_kinds(
 
 def _candidate(unit: Unit, row: Row) -> Record | None:
     """The record behind an agenda row; None after getting a row out of the way that no record explains."""
-    record = unit.find(row.job_id)
-    if isinstance(record, Unreadable) and unit.quarantine(record, time=row.due):
+    _, _, _, due, job_id = row
+    record = unit.find(job_id)
+    if isinstance(record, Unreadable) and unit.quarantine(record, time=due):
         return None
     # By the kind that `ids` has, or by that of `meta`: neither being damaged costs a job its place.
     if isinstance(record, Record) and (
@@ -90,6 +91,7 @@ def _carried(unit: Unit, row: Row, record: Record) -> tuple[Any, Any] | None:
         return None
 
 
+_make_lease = over_fields(Lease)
 _scope_uuid = lru_cache(maxsize=4_096)(uuid_of)
 
 
@@ -107,7 +109,7 @@ def _lease(record: Record, payload: Any, progress: Any) -> Lease:
         "worker": record.worker or "",
         "progress": progress,
     }
-    return frozen(Lease, fields)
+    return _make_lease(fields)
 
 
 def extend(unit: Unit, refs: Sequence[Ref], progress: Mapping[bytes, bytes]) -> list[Outcome]:

@@ -1,10 +1,13 @@
 """From a record to everything on disk that follows from it: the one place that keeps the families in step."""
 
-from telha_jobs.agenda import Row, make_row
+from collections.abc import Callable
+from typing import Any
+
+from telha_jobs.agenda import Row
 from telha_jobs.codec import encode_record
 from telha_jobs.core.record import WAITING, Record, timer_of
 from telha_jobs.keys import idem_key, job_key, ready_key, timer_key, u64
-from telha_jobs.store.port import Family, Write
+from telha_jobs.store.port import IDEM, IDS, JOBS, PAYLOADS, READY, TIMERS, Family, Write
 
 INLINE_PAYLOAD_BYTES_MAX = 512
 """A larger payload lives in its own family and is written once."""
@@ -19,7 +22,7 @@ def ready_row(record: Record, kind: int) -> Row | None:
     """The record's entry in `ready` and in the agenda; None when it is not waiting."""
     if record.state not in WAITING:
         return None
-    return make_row((record.scope, kind, record.priority, record.due, record.job_id))
+    return record.scope, kind, record.priority, record.due, record.job_id
 
 
 def ids_value(key: bytes, kind: int) -> bytes:
@@ -58,7 +61,7 @@ def slot_of(record: Record, kind: int, key: bytes) -> Slot:
     return slot
 
 
-def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) -> None:
+def write_slot(writes: list[Write], slot: Slot, sequence: int, token: bytes, pack: Callable[[Any], bytes]) -> None:
     """Add the writes that make every family follow from `now` (None: no such job) instead of `before`.
 
     The slot's keys become those of `now`: after a commit that was refused it is of no use any more.
@@ -68,39 +71,38 @@ def write_slot(writes: list[Write], slot: Slot, *, sequence: int, token: bytes) 
         if slot.before is not None and slot.key is not None:
             _remove(writes, slot, slot.before, slot.key)
         return
-    key, value = encode_record(new, sequence=sequence, token=token)
-    writes.append((Family.JOBS, key, value))
+    key, value = encode_record(new, sequence, token, pack)
+    writes.append((JOBS, key, value))
     row, time = slot.row, timer_of(new)
     timer = None if time is None else timer_key(time, new.job_id)
-    if key != slot.key:
-        writes.append((Family.IDS, new.job_id, key + u64(slot.kind)))
-        if slot.key is not None:
-            writes.append((Family.JOBS, slot.key, None))
-        elif new.key is not None:
-            writes.append((Family.IDEM, idem_key(new.scope, new.key), new.job_id))
-    if row != slot.listed:
-        _move(writes, Family.READY, _entry(slot.listed), _entry(row))
-    if timer != slot.timer:
-        _move(writes, Family.TIMERS, slot.timer, timer)
+    if slot.key is None:
+        writes.append((IDS, new.job_id, key + u64(slot.kind)))
+        if new.key is not None:
+            writes.append((IDEM, idem_key(new.scope, new.key), new.job_id))
+    elif key != slot.key:
+        writes.append((IDS, new.job_id, key + u64(slot.kind)))
+        writes.append((JOBS, slot.key, None))
+    if row is not slot.listed:
+        _move(writes, READY, slot.listed and ready_key(*slot.listed), row and ready_key(*row))
+    if timer is not slot.timer:
+        _move(writes, TIMERS, slot.timer, timer)
     slot.key, slot.listed, slot.timer, slot.size = key, row, timer, len(value)
 
 
 def _remove(writes: list[Write], slot: Slot, old: Record, key: bytes) -> None:
-    writes += [(Family.JOBS, key, None), (Family.IDS, old.job_id, None)]
+    writes += [(JOBS, key, None), (IDS, old.job_id, None)]
     if old.key is not None:
-        writes.append((Family.IDEM, idem_key(old.scope, old.key), None))
+        writes.append((IDEM, idem_key(old.scope, old.key), None))
     if old.payload is None:
-        writes.append((Family.PAYLOADS, old.job_id, None))
-    _move(writes, Family.READY, _entry(slot.listed), None)
-    _move(writes, Family.TIMERS, slot.timer, None)
-
-
-def _entry(row: Row | None) -> bytes | None:
-    return None if row is None else ready_key(*row)
+        writes.append((PAYLOADS, old.job_id, None))
+    _move(writes, READY, slot.listed and ready_key(*slot.listed), None)
+    _move(writes, TIMERS, slot.timer, None)
 
 
 def _move(writes: list[Write], family: Family, old: bytes | None, new: bytes | None) -> None:
     if old is not None:
+        if old == new:
+            return
         writes.append((family, old, None))
     if new is not None:
         writes.append((family, new, b""))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from telha_jobs.agenda import Agenda, Row
+from telha_jobs.codec import packing
 from telha_jobs.config import Policy, QueueConfig
 from telha_jobs.counters import Counters
 from telha_jobs.engine.job_ids import JobIds
@@ -41,6 +42,7 @@ class Shared:
         last_id, last_served = store.read(((Family.META, LAST_ID), (Family.META, LAST_SERVED)))
         self.ids = JobIds(last_id.value)
         self.known = Known()
+        self.pack = packing()
         self.agenda: Agenda = load_agenda(store, now=store.now(), last_served=last_served.value)
         self.observer: Observer | None = None
         self.timers_floor = 0
@@ -84,10 +86,10 @@ class Shared:
     def ready_rows_of(self, place: JobKey, kind: int, due: int | None) -> list[Row]:
         """The `ready` entries of a job whose row cannot say when it is due; found the slow way if nobody knows."""
         if due is not None:
-            return [Row(place.scope, kind, place.priority, due, place.job_id)]
+            return [(place.scope, kind, place.priority, due, place.job_id)]
         prefix = group_prefix(place.scope, kind, place.priority)
         keys = (parse_ready_key(key) for key, _ in pages(self.store, Family.READY, prefix, after(prefix)))
-        return [Row(*key) for key in keys if key.job_id == place.job_id]
+        return [key for key in keys if key.job_id == place.job_id]
 
     def timers_of(self, job_id: bytes, time: int | None) -> list[bytes]:
         """The `timers` keys of such a job."""

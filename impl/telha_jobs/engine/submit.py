@@ -3,8 +3,7 @@
 Each is fenced by the lease's generation and remembered, so that a repeat is answered alike.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from telha_jobs.codec import digest, pack_plain, unpack_plain
@@ -27,17 +26,13 @@ class Result(NamedTuple):
     packed: bytes
 
 
-make_result: Callable[[tuple[Any, bytes]], Result] = partial(tuple.__new__, Result)
-"""`Result._make` at a fraction of its cost."""
-
-
 def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) -> list[CreatedJob]:
     """End the job as completed and create its follow-ups in the same commit; their receipts in order."""
     record = find_job(unit, ref.job_id)
     marked = _complete_digest(ref, result, follow_ups)
     repeated = _repeated(record, marked)
     if repeated is not None:
-        return [CreatedJob(job_id, created, State(state)) for job_id, created, state in unpack_plain(repeated)]
+        return [(job_id, created, State(state)) for job_id, created, state in unpack_plain(repeated)]
     require_current(unit, record, ref, "complete")
     _end(unit, record, result, marked)
     if not follow_ups:
@@ -45,7 +40,10 @@ def complete(unit: Unit, ref: Ref, result: Result, follow_ups: Sequence[Draft]) 
     receipts = enqueue(unit, follow_ups, field="enqueue")
     unit.move(
         ref.job_id,
-        changed(find_job(unit, ref.job_id), submit_reply=pack_plain([(*one[:2], one.state.value) for one in receipts])),
+        changed(
+            find_job(unit, ref.job_id),
+            submit_reply=pack_plain([(job_id, created, state.value) for job_id, created, state in receipts]),
+        ),
     )
     return receipts
 

@@ -29,8 +29,22 @@ from telha_jobs.keys import (
 )
 from telha_jobs.kinds import Kinds
 from telha_jobs.rules import KINDS_MAX
-from telha_jobs.store.port import Conflict, Family, Guard, Write
-from telha_jobs.types import State
+from telha_jobs.store.port import (
+    IDEM,
+    IDS,
+    JOBS,
+    META,
+    PAYLOADS,
+    QUARANTINE,
+    READY,
+    TIMERS,
+    Committed,
+    Conflict,
+    Family,
+    Guard,
+    Write,
+)
+from telha_jobs.types import PENDING
 
 
 class Unreadable(NamedTuple):
@@ -47,11 +61,10 @@ class Unit:
     __slots__ = (
         "_checks",
         "_counts",
-        "_keys",
         "_last_id",
+        "_made",
         "_moves",
         "_new_kinds",
-        "_payloads",
         "_quarantined",
         "_served",
         "_slots",
@@ -76,8 +89,7 @@ class Unit:
         self._writes: list[Write] = []
         self._counts: dict[bytes, int] = {}
         self._new_kinds: dict[str, int] = {}
-        self._keys: dict[bytes, bytes] = {}
-        self._payloads: dict[bytes, bytes] = {}
+        self._made: dict[tuple[Family, bytes], bytes] = {}  # what jobs created here leave for later reads
         self._quarantined: dict[bytes, Unreadable] = {}
         self._steps: list[Step] = []  # what it did to the agenda
         self.bytes_found = 0  # of the rows that `find` found
@@ -105,19 +117,19 @@ class Unit:
         if slot is not None and slot.key is not None:
             self._slots[job_id] = slot
             self.bytes_found += slot.size
-            self._checks.append((Family.JOBS, slot.key, self.sequence - 1))
+            self._checks.append((JOBS, slot.key, self.sequence - 1))
             return slot.now
-        place = self.read(Family.IDS, job_id)
+        place = self.read(IDS, job_id)
         if place is None:
             return None
         try:
             key, kind = parse_place(place, job_id)
         except ValueError:
             return Unreadable(place, None, 0)
-        value = self.read(Family.JOBS, key)
+        value = self.read(JOBS, key)
         if value is None:
             # In quarantine, unless another writer moved the row between the two reads: then look again.
-            return Unreadable(key, None, kind) if self.read(Family.IDS, job_id) == place else self.find(job_id)
+            return Unreadable(key, None, kind) if self.read(IDS, job_id) == place else self.find(job_id)
         self.bytes_found += len(value)
         try:
             record = decode_record(key, value)
@@ -136,16 +148,18 @@ class Unit:
         self._checks.append((family, key, version))
         return value
 
+    def _made_or_read(self, family: Family, key: bytes) -> bytes | None:
+        return self._made.get((family, key)) or self.read(family, key)
+
     def named(self, scope: bytes, key: str) -> bytes | None:
         """The job that an idempotency key of a scope points to."""
-        place = idem_key(scope, key)
-        return self._keys.get(place) or self.read(Family.IDEM, place)
+        return self._made_or_read(IDEM, idem_key(scope, key))
 
     def payload(self, record: Record) -> bytes | None:
         """The encoded payload, wherever it lives; None: it is missing."""
         if record.payload is not None:
             return record.payload
-        return self._payloads.get(record.job_id) or self.read(Family.PAYLOADS, record.job_id)
+        return self._made_or_read(PAYLOADS, record.job_id)
 
     # -- deciding
 
@@ -170,7 +184,7 @@ class Unit:
                     f"{where}kind", f"would be number {number}; a queue knows at most {KINDS_MAX} kinds"
                 )
             self._new_kinds[kind] = number
-            self._writes.append((Family.META, kind_key(number), kind.encode("utf-8")))
+            self._writes.append((META, kind_key(number), kind.encode("utf-8")))
         return number
 
     def make_id(self, scope: bytes) -> bytes:
@@ -181,10 +195,10 @@ class Unit:
     def create(self, record: Record, kind: int, payload: bytes) -> None:
         """A new job of an interned kind. Its payload goes to a family of its own when the record does not hold it."""
         if record.key is not None:
-            self._keys[idem_key(record.scope, record.key)] = record.job_id
+            self._made[IDEM, idem_key(record.scope, record.key)] = record.job_id
         if record.payload is None:
-            self._payloads[record.job_id] = payload
-            self._writes.append((Family.PAYLOADS, record.job_id, payload))
+            self._made[PAYLOADS, record.job_id] = payload
+            self._writes.append((PAYLOADS, record.job_id, payload))
         self._slots[record.job_id] = Slot(kind)
         self.move(record.job_id, record)
 
@@ -194,18 +208,19 @@ class Unit:
         old, kind, counts = slot.now, slot.kind, self._counts
         slot.now = record
         self._moves.append((kind, old, record))
-        if old is not None:
-            counter = count_key(old.scope, kind, old.state)
-            counts[counter] = counts.get(counter, 0) - 1
-        if record is not None:
-            counter = count_key(record.scope, kind, record.state)
-            counts[counter] = counts.get(counter, 0) + 1
+        if old is None or record is None or old.state is not record.state:  # scope and kind never change
             if old is not None:
-                invariant(record.generation >= old.generation, "a generation never falls")
+                counter = count_key(old.scope, kind, old.state)
+                counts[counter] = counts.get(counter, 0) - 1
+            if record is not None:
+                counter = count_key(record.scope, kind, record.state)
+                counts[counter] = counts.get(counter, 0) + 1
+        if old is not None and record is not None:
+            invariant(record.generation >= old.generation, "a generation never falls")
         row = None if record is None else ready_row(record, kind)
-        if row == slot.row:
-            return
         if slot.row is not None:
+            if row == slot.row:
+                return
             self._leave(slot.row)
         if row is not None:
             self.inserted = True
@@ -231,32 +246,32 @@ class Unit:
         self._slots.pop(place.job_id, None)
         self._quarantined[place.job_id] = Unreadable(bad.key, None, bad.kind)
         self._writes += [
-            (Family.JOBS, bad.key, None),
-            (Family.QUARANTINE, quarantine_key(bad.key), bad.value),
+            (JOBS, bad.key, None),
+            (QUARANTINE, quarantine_key(bad.key), bad.value),
         ]
         counter = count_key(place.scope, bad.kind, place.state)
         self._counts[counter] = self._counts.get(counter, 0) - 1
         if place.state in WAITING:
             for row in self.shared.ready_rows_of(place, bad.kind, time):
                 self.drop_ready(row)
-        if place.state is not State.PENDING:
-            self._writes += [(Family.TIMERS, key, None) for key in self.shared.timers_of(place.job_id, time)]
+        if place.state is not PENDING:
+            self._writes += [(TIMERS, key, None) for key in self.shared.timers_of(place.job_id, time)]
         self.shared.log_quarantine(place.job_id)
         return True
 
     def quarantine_found(self, record: Record) -> bool:
         """The same for a row that decodes but carries values that do not. False when the row is there no more."""
         key = row_key(record)
-        return self.quarantine(Unreadable(key, self.read(Family.JOBS, key), self.kind_number(record.kind)))
+        return self.quarantine(Unreadable(key, self.read(JOBS, key), self.kind_number(record.kind)))
 
     def drop_ready(self, row: Row) -> None:
         """Remove a `ready` entry that no row explains."""
-        self._writes.append((Family.READY, ready_key(*row), None))
+        self._writes.append((READY, ready_key(*row), None))
         self._leave(row)
 
     def drop_timer(self, key: bytes) -> None:
         """Remove a `timers` entry that no row explains."""
-        self._writes.append((Family.TIMERS, key, None))
+        self._writes.append((TIMERS, key, None))
 
     # -- the commit
 
@@ -271,10 +286,10 @@ class Unit:
         if not writes:
             return None
         adds = self._counts
-        if 0 in adds.values():
+        if len(self._moves) > 1:  # of several, some may come out even
             adds = {counter: delta for counter, delta in adds.items() if delta}
         answer = shared.commit(self._checks, writes, token, adds)
-        if isinstance(answer, Conflict):
+        if not isinstance(answer, Committed):
             self.roll_back()
             return answer
         for name, number in self._new_kinds.items():
@@ -301,16 +316,16 @@ class Unit:
         return len(self._moves), len(self._writes)
 
     def _all_writes(self, token: bytes) -> list[Write]:
-        writes = self._writes
+        writes, sequence, pack = self._writes, self.sequence, self.shared.pack
         for slot in self._slots.values():
             if slot.before is not slot.now:
-                write_slot(writes, slot, sequence=self.sequence, token=token)
+                write_slot(writes, slot, sequence, token, pack)
         if not writes:
             return writes
         if self._last_id is not None:
-            writes.append((Family.META, LAST_ID, self._last_id))
+            writes.append((META, LAST_ID, self._last_id))
         if self._served is not None:
-            writes.append((Family.META, LAST_SERVED, self._served))
+            writes.append((META, LAST_SERVED, self._served))
         return writes
 
     def _remember(self, sequence: int) -> None:

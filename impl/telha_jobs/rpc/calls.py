@@ -326,7 +326,8 @@ def _note_over(leases: Leases, ref: Ref, reply: Any) -> None:
 
 
 def _receipt(created: CreatedJob) -> pb.Receipt:
-    return pb.Receipt(job_id=str(uuid_of(created.job_id)), created=created.created, state=wire.STATES[created.state])
+    job_id, fresh, state = created
+    return pb.Receipt(job_id=str(uuid_of(job_id)), created=fresh, state=wire.STATES[state])
 
 
 def _submitted(reply: tuple[State, Sequence[CreatedJob]]) -> pb.SubmitResponse:

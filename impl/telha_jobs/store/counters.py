@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from telha_jobs.errors import InvalidArgumentError
 from telha_jobs.store.layout import decode_counter, pack_counter
-from telha_jobs.store.port import Adds, Family, Write
+from telha_jobs.store.port import META, Adds, Family, Write
 
 _CACHED_MAX = 100_000
 _log = logging.getLogger("telha_jobs")
@@ -31,9 +31,9 @@ class CounterCache:
             for key, delta in adds.items():
                 before = cached.get(key)
                 if before is None:
-                    before = counted(key, self._get(Family.META, key))
+                    before = counted(key, self._get(META, key))
                 total = sums[key] = before + delta
-                writes.append((Family.META, key, pack_counter(total) if total else None))
+                writes.append((META, key, pack_counter(total) if total else None))
         except struct.error as error:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
         return sums
@@ -47,7 +47,8 @@ class CounterCache:
         cached = self._cached
         if len(cached) > _CACHED_MAX:
             cached.clear()
-        cached.update(sums)
+        for key, total in sums.items():
+            cached[key] = total
 
 
 def counted(key: bytes, value: bytes | None) -> int:

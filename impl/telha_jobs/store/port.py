@@ -13,10 +13,9 @@ The contract, run against every store by `tests/contract`:
 - Nothing above the port may rely on being the only writer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -40,15 +39,15 @@ class Family(Enum):
     __hash__ = object.__hash__
 
 
+JOBS, READY, TIMERS, IDS, IDEM, PAYLOADS, QUARANTINE, META = Family
+"""The families as plain names, as those of `State` are and for the same reason."""
+
+
 class Versioned(NamedTuple):
     """A value (None: absent) and the version a guard compares."""
 
     value: bytes | None
     version: int
-
-
-make_versioned: Callable[[tuple[bytes | None, int]], Versioned] = partial(tuple.__new__, Versioned)
-"""`Versioned._make` at a third of its cost: several are made in every call."""
 
 
 Guard = tuple[Family, bytes, int]
@@ -96,9 +95,6 @@ class Committed(NamedTuple):
     """All writes are applied; `sequence` is what `wait` takes. Sequences rise by one with every commit."""
 
     sequence: int
-
-
-make_committed: Callable[[tuple[int]], Committed] = partial(tuple.__new__, Committed)
 
 
 @dataclass(frozen=True, slots=True)

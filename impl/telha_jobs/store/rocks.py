@@ -29,6 +29,7 @@ from telha_jobs.store.database import Database
 from telha_jobs.store.grouping import SyncGroup
 from telha_jobs.store.observer import StoreObserver, StoreOperation
 from telha_jobs.store.port import (
+    META,
     NO_ADDS,
     Adds,
     Committed,
@@ -41,9 +42,8 @@ from telha_jobs.store.port import (
     Put,
     Versioned,
     Write,
-    make_committed,
-    make_versioned,
 )
+from telha_jobs.types import named
 
 Durability = Literal["sync", "os"]
 
@@ -195,7 +195,7 @@ class RocksStore:
                 raise QueueUnavailableError(self._refusal)
             get, version = self._database.get, self._sequence
             try:
-                return [make_versioned((get(family, key), version)) for family, key in keys]
+                return [named(Versioned, (get(family, key), version)) for family, key in keys]
             except Exception as error:  # rocksdict raises plain Exception; any failed read closes the store
                 raise self._fail("read", error) from error
 
@@ -236,7 +236,7 @@ class RocksStore:
                 raise
             except Exception as error:  # reading a counter failed: nothing was written
                 raise self._fail("read", error) from error
-            changes.append((Family.META, layout.COMMIT_KEY, layout.encode_commit(sequence, self._clock.newest_ms)))
+            changes.append((META, layout.COMMIT_KEY, layout.encode_commit(sequence, self._clock.newest_ms)))
             batch = self._database.batch(changes)
             size = batch.size_in_bytes()
             if size > _BATCH_BYTES_MAX:
@@ -254,7 +254,7 @@ class RocksStore:
             self._commits += 1
             if self.observer is not None:
                 self.observer.wrote(size)
-            return make_committed((sequence,))
+            return named(Committed, (sequence,))
 
     def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """RocksDB may still apply a failed write when it is opened again, so only that can tell."""

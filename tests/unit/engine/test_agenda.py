@@ -6,6 +6,7 @@ import pytest
 
 from telha_jobs import agenda as agenda_module
 from telha_jobs.agenda import Agenda, GroupKey, Place, Row
+from telha_jobs.keys import ReadyKey
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 
@@ -41,7 +42,7 @@ class Disk:
             self.agenda.begin(self.agenda._now)
             self.agenda.remove(row)
             self.rows.remove(row)
-            taken.append(row.job_id)
+            taken.append(ReadyKey(*row).job_id)
         return taken
 
 
@@ -55,8 +56,13 @@ def disk() -> Disk:
 
 def test_the_oldest_due_row_of_some_scopes(disk: Disk) -> None:
     """The earliest first row of their ready groups; what is not due, and what they do not have, counts nothing."""
-    disk.add(Row(A, 1, 1, 50, job(1)), Row(A, 1, 1, 60, job(2)), Row(A, 2, 0, 40, job(3)), Row(B, 1, 1, 30, job(4)))
-    disk.add(Row(C, 1, 1, 101, job(5)), Row(A, 2, 0, 70, job(6)))
+    disk.add(
+        ReadyKey(A, 1, 1, 50, job(1)),
+        ReadyKey(A, 1, 1, 60, job(2)),
+        ReadyKey(A, 2, 0, 40, job(3)),
+        ReadyKey(B, 1, 1, 30, job(4)),
+    )
+    disk.add(ReadyKey(C, 1, 1, 101, job(5)), ReadyKey(A, 2, 0, 70, job(6)))
     asked = [[A], [B], [A, B], [C], [], [b"nobody"]]
     assert [disk.agenda.oldest_due(scopes) for scopes in asked] == [40, 30, 30, None, None, None]
 
@@ -64,10 +70,10 @@ def test_the_oldest_due_row_of_some_scopes(disk: Disk) -> None:
 def test_the_next_due_time_is_that_of_the_first_group_that_waits(disk: Disk) -> None:
     """Whether rows come earlier or leave; those that are due by themselves do not count."""
     told = [disk.agenda.next_due()]
-    later, last = Row(A, 1, 1, 300, job(1)), Row(B, 1, 1, 500, job(2))
-    disk.add(Row(C, 1, 1, 10, job(9)), last, later)
+    later, last = ReadyKey(A, 1, 1, 300, job(1)), ReadyKey(B, 1, 1, 500, job(2))
+    disk.add(ReadyKey(C, 1, 1, 10, job(9)), last, later)
     told.append(disk.agenda.next_due())
-    sooner = Row(A, 1, 1, 200, job(3))
+    sooner = ReadyKey(A, 1, 1, 200, job(3))
     disk.add(sooner)
     told.append(disk.agenda.next_due())
     disk.agenda.remove(sooner)
@@ -80,27 +86,27 @@ def test_the_next_due_time_is_that_of_the_first_group_that_waits(disk: Disk) -> 
 
 def test_a_group_waits_once(disk: Disk) -> None:
     """However many rows come behind its first one."""
-    disk.add(*[Row(A, 1, 1, 200 + number, job(number)) for number in range(5)])
+    disk.add(*[ReadyKey(A, 1, 1, 200 + number, job(number)) for number in range(5)])
     assert len(disk.agenda._waking) == 1
 
 
 def test_a_row_is_due_in_its_millisecond(disk: Disk) -> None:
     """Not in the one before it."""
-    disk.add(Row(A, 1, 1, 102, job(1)))
+    disk.add(ReadyKey(A, 1, 1, 102, job(1)))
     found = []
     for now in (101, 102):
         disk.agenda.begin(now)
         found.append(disk.agenda.first(None, None))
-    assert [row and row.due for row in found] == [None, 102]
+    assert [row and ReadyKey(*row).due for row in found] == [None, 102]
 
 
 def test_a_scope_that_is_alone_keeps_its_ticket(disk: Disk) -> None:
     """Only among others there is a tail to go to."""
-    disk.add(Row(A, 1, 1, 50, job(1)))
+    disk.add(ReadyKey(A, 1, 1, 50, job(1)))
     tickets = dict(disk.agenda._tickets)
     disk.agenda.served(A)
     assert disk.agenda._tickets == tickets
-    disk.add(Row(B, 1, 1, 50, job(2)))
+    disk.add(ReadyKey(B, 1, 1, 50, job(2)))
     disk.agenda.served(A)
     assert disk.agenda.ring() == [B, A]
 
@@ -113,14 +119,14 @@ def test_windows_lose_and_repeat_nothing(
     """Windows of four rows: however many there are, and in whatever order they came, each is taken once, in order."""
     monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
     for number in order(range(count)):
-        disk.add(Row(A, 1, 1, 50, job(number)))
+        disk.add(ReadyKey(A, 1, 1, 50, job(number)))
     assert disk.drain() == [job(number) for number in range(count)]
 
 
 def test_a_window_is_read_when_it_is_empty_and_not_before(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirteen rows in windows of four: a look for each four that are read, and none when the last row was read."""
     monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
-    disk.rows = [Row(A, 1, 1, 50, job(number)) for number in range(13)]
+    disk.rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(13)]
     disk.agenda.load((A, 1, 1), (50, job(0)))
     disk.agenda.start(100, None)
     assert disk.drain() == [job(number) for number in range(13)]
@@ -132,20 +138,21 @@ def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> 
     """Of two hundred rows 32 to 64 are in memory at any time, whether each new one is the first or the last."""
     held = []
     for number in range(200) if first == "oldest" else range(199, -1, -1):
-        disk.add(Row(A, 1, 1, 50, job(number)))
+        disk.add(ReadyKey(A, 1, 1, 50, job(number)))
         held.append(len(disk.agenda._scopes[A].groups[1, 1].window))
     assert (max(held), min(held[64:])) == (64, 32)
 
 
 def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
     """Two scopes served a thousand times: the heaps grow to four entries a scope and 65 more, and the ring is right."""
-    disk.add(Row(A, 1, 1, 50, job(1)), Row(B, 1, 1, 50, job(2)))
+    disk.add(ReadyKey(A, 1, 1, 50, job(1)), ReadyKey(B, 1, 1, 50, job(2)))
     heads, sizes = [], set()
     for _ in range(1_000):
         row = disk.agenda.first(None, None)
         assert row is not None
-        heads.append(row.scope)
-        disk.agenda.served(row.scope)
+        scope = ReadyKey(*row).scope
+        heads.append(scope)
+        disk.agenda.served(scope)
         sizes |= {len(disk.agenda._ring), len(disk.agenda._kind_rings[1])}
     assert heads == [A, B] * 500
     assert max(sizes) == 4 * 2 + 64 + 1

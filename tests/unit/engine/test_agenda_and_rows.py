@@ -12,7 +12,7 @@ from telha_jobs import Backoff, JobQueue, Lease, ManualClock, NewJob, QueueConfi
 from telha_jobs.engine import enqueue as enqueuing
 from telha_jobs.engine import leases as leasing
 from telha_jobs.engine.commands import Filters
-from telha_jobs.keys import parse_ready_key
+from telha_jobs.keys import ReadyKey, parse_ready_key
 from telha_jobs.store.memory import MemoryDisk, MemoryStore
 from telha_jobs.store.port import Family, Put
 from tests.field_failures.seam import queue_on
@@ -130,7 +130,7 @@ class Storm:
     def found(self, scope: UUID, kind: int) -> bytes | None:
         """The job that the agenda has next."""
         row = self.queue._engine._shared.agenda.first(frozenset({kind}), frozenset({scope.bytes}))
-        return None if row is None else row.job_id
+        return None if row is None else ReadyKey(*row).job_id
 
     def _unknown(self) -> None:
         self.store.faults.unknown_next(applied=self.chance.random() < 0.5)

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from telha_jobs import Job, JobQueue, JobUnreadableError, LeaseRef, ManualClock, State
-from telha_jobs.codec import decode_record, encode_record
+from telha_jobs.codec import decode_record, encode_record, pack_plain
 from telha_jobs.core.record import Record, timer_of
 from telha_jobs.engine.rows import Slot, ready_row, write_slot
 from telha_jobs.keys import (
@@ -179,7 +179,7 @@ def test_the_entries_of_a_golden_row_are_the_golden_ones(name: str) -> None:
     expected = {put for put in expected if put.family not in (Family.META, Family.PAYLOADS)}
     slot, writes = Slot(kind), list[Write]()
     slot.now, slot.row = record, ready_row(record, kind)
-    write_slot(writes, slot, sequence=record.sequence, token=record.token)
+    write_slot(writes, slot, record.sequence, record.token, pack_plain)
     assert (expected, len(golden(name)[1])) == (set(writes), slot.size)
 
 
