@@ -11,7 +11,8 @@ from telha_jobs import JobQueue, ManualClock, State
 from telha_jobs.engine import reader
 from telha_jobs.engine.commands import Draft
 from telha_jobs.engine.reader import JobFilter, Source
-from tests.unit.api.support import START_MS, A, B, C
+from telha_jobs.store.port import Family, Put
+from tests.unit.api.support import START_MS, A, B, C, tamper
 
 Answer = TypeVar("Answer")
 
@@ -79,6 +80,27 @@ def test_a_job_that_is_not_there_has_no_row(queue: JobQueue) -> None:
     """Nor has an id of another length."""
     assert asked(queue, lambda source: reader.row(source, UUID(int=1).bytes)) is None
     assert asked(queue, lambda source: reader.row(source, b"short")) is None
+
+
+def test_a_job_that_cannot_be_read_has_no_row(queue: JobQueue, tmp_path: Path) -> None:
+    """It has an id, and nothing else that could be told."""
+    [(key, value), *_] = queue._store.scan(Family.JOBS, A.bytes, None, 1)
+    queue.close()
+    tamper(tmp_path / "queue", Put(Family.JOBS, key, value[:-1]))
+    with JobQueue.open(tmp_path / "queue", clock=ManualClock(START_MS)) as again:
+        found = asked(again, lambda source: list(reader.rows(source)))
+    assert [pair is None for job_id, pair in found if job_id == key[-16:]] == [True]
+    assert len(found) == 4
+
+
+def test_a_page_is_no_longer_than_asked_for(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it takes several looks, the first of which finds part of it."""
+    monkeypatch.setattr(reader, "LISTED_PER_LOOK", 3)
+    for number in (4, 5):
+        queue.enqueue(A, "embed", number)
+    first = queue.list_jobs(scope=A, limit=2)
+    assert [job.payload for job in first.jobs] == [0, 3]
+    assert [job.payload for job in queue.list_jobs(scope=A, limit=2, after=first.after).jobs] == [4, 5]
 
 
 def test_all_of_a_draft_is_what_was_given() -> None:

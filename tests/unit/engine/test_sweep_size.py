@@ -30,6 +30,17 @@ def test_a_sweep_over_large_rows_takes_several_commits(
         healthy(queue)
 
 
+def test_a_row_that_fills_a_commit_has_one_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large rows are, a commit handles one, and the sweep goes on behind it."""
+    monkeypatch.setattr(sweep, "CHUNK_BYTES", 1)
+    clock = ManualClock(START_MS)
+    with _with_progress(tmp_path, clock) as queue:
+        clock.advance(300_000)
+        before = queue._store.counters.commits
+        assert queue.reap().requeued == 30
+        assert queue._store.counters.commits - before == 30
+
+
 def test_large_rows_that_cannot_be_read_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go to quarantine, five a commit."""
     monkeypatch.setattr(sweep, "CHUNK_BYTES", 20_000)

@@ -155,6 +155,18 @@ def test_a_turn_serves_a_bounded_number() -> None:
     assert (len(calls), len(turns._line)) == (TOGETHER_MAX, 3)
 
 
+def test_whoever_has_an_answer_is_not_served_again() -> None:
+    """A leader that was interrupted between giving answers and leaving has left calls in line that have theirs."""
+    turns, leader, answered, waiting = Turns(), Call(print), Call(print), Call(print)
+    turns.join(leader)
+    answered.give(1)
+    for line in ((answered, waiting), (waiting, answered)):
+        turns._line.extend(line)
+        calls = [leader]
+        turns.gather(calls)
+        assert calls == [leader, waiting]
+
+
 def test_leading_is_handed_on_once() -> None:
     """When a leader leaves, the first in line leads; leaving again changes nothing."""
     turns, leader, second, third = Turns(), Call(print), Call(print), Call(print)
