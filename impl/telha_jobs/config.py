@@ -36,6 +36,7 @@ def is_common_kind(kind: str) -> bool:
     return is_kind(kind) and not is_system_kind(kind)
 
 
+@lru_cache(maxsize=4_096)
 def is_kind(kind: str) -> bool:
     """Whether a str of at most 128 characters is a valid exact name (seed §5)."""
     return _KIND.match(kind) is not None
