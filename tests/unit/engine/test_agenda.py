@@ -133,6 +133,25 @@ def test_a_window_is_read_when_it_is_empty_and_not_before(disk: Disk, monkeypatc
     assert [id_[:1] for _, id_ in disk.looks] == [b"\x00", b"\x04", b"\x08", b"\x0c"]
 
 
+@pytest.mark.parametrize("leaves", [13, 14])
+def test_what_comes_and_goes_behind_the_edge_of_one_unit(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, leaves: int
+) -> None:
+    """Two rows come at the end, none of them on disk yet, and one goes again: the other is found, and nothing else."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(15)]
+    disk.add(*rows[:13])
+    disk.agenda.begin(100)
+    for row in rows[13:]:
+        disk.agenda.insert(row)
+    disk.agenda.remove(rows[leaves])
+    found = []
+    while (first := disk.agenda.first(None, None)) is not None:
+        disk.agenda.remove(first)
+        found.append(first)
+    assert found == [row for row in rows if row != rows[leaves]]
+
+
 @pytest.mark.parametrize("first", ["oldest", "newest"])
 def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> None:
     """Of two hundred rows 32 to 64 are in memory at any time, whether each new one is the first or the last."""
