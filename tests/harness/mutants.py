@@ -83,16 +83,16 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "exclusive lease",
         "tours:protocol",
         _DECIDE,
-        "state=State.PENDING, attempts=0, due=due,",
-        "state=State.PENDING, attempts=0, generation=0, due=due,",
+        "state=PENDING, attempts=0, due=due,",
+        "state=PENDING, attempts=0, generation=0, due=due,",
     ),
     Mutant(
         "the generation ignores the incarnation",
         "exclusive lease",
         "tours:reopen",
         _DECIDE,
-        "generation = max(record.generation + 1, incarnation << 32)",
-        "generation = record.generation + 1",
+        "    if generation < incarnation << 32:\n        generation = incarnation << 32\n",
+        "",
     ),
     Mutant(
         "an unclean end goes unnoticed",
@@ -150,8 +150,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "no job is lost",
         "tours:protocol",
         _ROWS,
-        "            writes.append((Family.JOBS, slot.key, None))\n",
-        "            pass\n",
+        "        writes.append((JOBS, slot.key, None))\n",
+        "        pass\n",
     ),
     Mutant(
         "two batches instead of one",
@@ -193,7 +193,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "fair scopes",
         "tours:fairness",
         _UNIT,
-        "            writes.append((Family.META, LAST_SERVED, self._served))\n",
+        "            writes.append((META, LAST_SERVED, self._served))\n",
         "            pass\n",
     ),
     Mutant(
@@ -281,10 +281,10 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "one key, one job",
         "tours:keys",
         _ROWS,
-        "    if key != slot.key:\n",
-        "    if key != slot.key:\n"
+        "    elif key != slot.key:\n",
+        "    elif key != slot.key:\n"
         "        if new.key is not None and new.ended_at is not None:\n"
-        "            writes.append((Family.IDEM, idem_key(new.scope, new.key), None))\n",
+        "            writes.append((IDEM, idem_key(new.scope, new.key), None))\n",
     ),
     Mutant(
         "a retried job forgets what it was to wait for",
