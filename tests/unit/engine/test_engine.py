@@ -137,6 +137,35 @@ def woken(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     return times
 
 
+def test_a_queue_that_is_shut_refuses_before_its_store_is_closed(here: Here) -> None:
+    """A sweep, which looks between its commits, ends there."""
+    here.queue.engine.shut()
+    refusal(QueueUnavailableError, here.queue.engine.require_open)
+    here.seam.require_usable()
+
+
+def gone(_call: object) -> None:
+    """The store fails."""
+    raise QueueUnavailableError("the store is gone", outcome="unknown")
+
+
+def test_polls_are_woken_when_a_call_meets_a_store_that_fails(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would wait for work that nobody can bring."""
+    times = woken(here.queue, monkeypatch)
+    here.seam.hook = gone
+    refusal(QueueUnavailableError, here.queue.list_jobs)
+    assert times
+
+
+def test_polls_are_woken_when_a_call_cannot_be_made_durable(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same when it is the sync that fails."""
+    times = woken(here.queue, monkeypatch)
+    monkeypatch.setattr(here.queue.engine, "_waits", True)
+    monkeypatch.setattr(here.seam, "wait", gone)
+    refusal(QueueUnavailableError, here.queue.counts)
+    assert times
+
+
 def test_nobody_is_woken_when_nobody_waits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither before the first poll nor after it has ended."""
     times = woken(here.queue, monkeypatch)
@@ -283,5 +312,5 @@ def test_a_store_that_fails_wakes_whoever_waits(here: Here, monkeypatch: pytest.
         raise QueueUnavailableError("the store is gone")
 
     monkeypatch.setattr(here.seam, call, gone)
-    refusal(QueueUnavailableError, lambda: here.queue.enqueue(A, "embed", None))
+    refusal(QueueUnavailableError, here.queue.list_jobs)
     assert times

@@ -11,6 +11,7 @@ from telha_jobs import (
     IdempotencyConflictError,
     JobNotFoundError,
     JobQueue,
+    JobUnreadableError,
     LeaseRef,
     ManualClock,
     NewJob,
@@ -21,6 +22,8 @@ from telha_jobs import (
 )
 from telha_jobs.engine import submit
 from telha_jobs.engine.unit import Unit
+from telha_jobs.store.port import Family, Put
+from tests.unit.api.support import tamper
 
 SCOPE = UUID(int=1)
 
@@ -67,6 +70,38 @@ def test_refusals_that_changed_nothing_share_the_commit(queue: JobQueue) -> None
     assert [type(reply) for reply in replies] == [JobNotFoundError, list, list, StaleLeaseError]
     assert (queue._store.counters.commits - before.commits, queue._store.counters.syncs - before.syncs) == (1, 1)
     assert sequence == queue._store.sequence
+
+
+def test_a_refusal_costs_the_others_no_commit(queue: JobQueue) -> None:
+    """Two completions beside it are one."""
+    first, second = leases(queue, 2)
+    before = queue._store.counters.commits
+    operations = [completing(queue, first), completing(queue, LeaseRef(uuid4(), 1)), completing(queue, second)]
+    replies, _ = queue.engine.write_many(operations)
+    assert [type(reply) for reply in replies] == [list, JobNotFoundError, list]
+    assert queue._store.counters.commits - before == 1
+
+
+def test_a_row_that_cannot_be_read_goes_to_quarantine(queue: JobQueue, tmp_path: Path) -> None:
+    """As when the call were alone; the completion beside it is done."""
+    bad, good = leases(queue, 2)
+    rows = {key[-16:]: (key, value) for key, value in queue._store.scan(Family.JOBS, b"", None, 9)}
+    key, value = rows[bad.job_id.bytes]
+    queue.close()
+    tamper(tmp_path / "q", Put(Family.JOBS, key, value[:-1]))
+    with JobQueue.open(tmp_path / "q", clock=ManualClock(1_700_000_000_000)) as again:
+        replies, _ = again.engine.write_many([completing(again, bad), completing(again, good)])
+        assert [type(reply) for reply in replies] == [JobUnreadableError, list]
+        assert again.check().quarantined == (bad.job_id,)
+
+
+def test_a_store_that_is_gone_refuses_all(queue: JobQueue) -> None:
+    """It is no reply of the one call that met it: nothing of the others is written."""
+    [lease] = leases(queue, 1)
+    gone = raising(QueueUnavailableError("gone", outcome="not_applied"))
+    with pytest.raises(QueueUnavailableError, match="gone"):
+        queue.engine.write_many([completing(queue, lease), gone])
+    assert queue.get(lease.job_id).state is State.LEASED
 
 
 def test_a_refusal_after_a_change_undoes_that_call_alone(queue: JobQueue) -> None:
