@@ -144,28 +144,6 @@ def test_a_queue_that_is_shut_refuses_before_its_store_is_closed(here: Here) -> 
     here.seam.require_usable()
 
 
-def gone(_call: object) -> None:
-    """The store fails."""
-    raise QueueUnavailableError("the store is gone", outcome="unknown")
-
-
-def test_polls_are_woken_when_a_call_meets_a_store_that_fails(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would wait for work that nobody can bring."""
-    times = woken(here.queue, monkeypatch)
-    here.seam.hook = gone
-    refusal(QueueUnavailableError, here.queue.list_jobs)
-    assert times
-
-
-def test_polls_are_woken_when_a_call_cannot_be_made_durable(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same when it is the sync that fails."""
-    times = woken(here.queue, monkeypatch)
-    monkeypatch.setattr(here.queue.engine, "_waits", True)
-    monkeypatch.setattr(here.seam, "wait", gone)
-    refusal(QueueUnavailableError, here.queue.counts)
-    assert times
-
-
 def test_nobody_is_woken_when_nobody_waits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither before the first poll nor after it has ended."""
     times = woken(here.queue, monkeypatch)
@@ -303,14 +281,25 @@ def test_an_observer_learns_how_many_rows_are_in_quarantine(here: Here) -> None:
     assert listener.beginnings == [2]
 
 
-@pytest.mark.parametrize("call", ["commit", "wait"])
-def test_a_store_that_fails_wakes_whoever_waits(here: Here, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """In the commit or in the sync behind it: polls are to learn of it at once."""
+def enqueue(queue: JobQueue) -> object:
+    """A call that writes."""
+    return queue.enqueue(A, "embed", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "act"),
+    [("commit", enqueue), ("wait", enqueue), ("scan", JobQueue.list_jobs), ("wait", JobQueue.counts)],
+    ids=["a commit", "its sync", "a look", "the sync of what it saw"],
+)
+def test_a_store_that_fails_wakes_whoever_waits(
+    here: Here, monkeypatch: pytest.MonkeyPatch, call: str, act: Callable[[JobQueue], object]
+) -> None:
+    """Whatever the call was that met it: polls are to learn of it at once."""
     times = woken(here.queue, monkeypatch)
 
     def gone(*_: object) -> None:
         raise QueueUnavailableError("the store is gone")
 
     monkeypatch.setattr(here.seam, call, gone)
-    refusal(QueueUnavailableError, here.queue.list_jobs)
+    refusal(QueueUnavailableError, lambda: act(here.queue))
     assert times
