@@ -86,6 +86,14 @@ def test_nine_in_ten_have_to_be_killed() -> None:
     assert not judged([], {}, []).good
 
 
+@pytest.mark.parametrize(("every", "good"), [(20, True), (19, False)])
+def test_a_sample_is_held_to_the_list(every: int, good: bool) -> None:
+    """Half of it may survive by chance; but two in ten of all changes must not be on the list."""
+    known = {"m.a": "says the same", "m.c": "this one too"}
+    verdict = judged(tried("m.a", "m.b", survived="m.a"), known, [], least=0.0, every=every)
+    assert verdict.good is good
+
+
 def test_the_share_is_told_by_module() -> None:
     """Of those of which anything was tried."""
     verdict = judged(tried("m.a", "m.b", "n.a", survived="m.b"), {}, [])

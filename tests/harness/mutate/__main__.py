@@ -102,7 +102,9 @@ def main(given: Sequence[str]) -> int:
             os.truncate(RESULTS, kept)
             return 2
     # Of one module so many changes may say the same that the share tells nothing: it is held over all of them.
-    verdict = judged(tried, listed(), names if whole else [], least=0.0 if asked.module else KILLED_MIN)
+    least = KILLED_MIN if whole and not asked.module else 0.0
+    most_of = None if asked.module else every
+    verdict = judged(tried, listed(), names if whole else [], least=least, every=most_of)
     return told(asked, verdict, len(chosen))
 
 

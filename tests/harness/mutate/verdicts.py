@@ -28,10 +28,17 @@ def listed(path: Path = LISTED) -> dict[str, str]:
 
 
 def judged(
-    tried: Sequence[Tried], known: Mapping[str, str], whole: Sequence[str], *, least: float = KILLED_MIN
+    tried: Sequence[Tried],
+    known: Mapping[str, str],
+    whole: Sequence[str],
+    *,
+    least: float = KILLED_MIN,
+    every: int | None = None,
 ) -> Verdict:
     """The verdict. `whole`: modules of which every change was tried, so that an entry for another change is stale;
-    `least`: the share that must be killed.
+    `least`: the share that must be killed; `every`: how many changes there are, of which no more may be listed.
+
+    A sample is not held to the share, which chance would miss: all its survivors are listed, and the list is short.
     """
     killed = [one for one in tried if one.killed]
     survived = [one for one in tried if not one.killed]
@@ -46,6 +53,8 @@ def judged(
         if key.startswith(modules) and key not in keys
     ]
     problems += [f"listed without a reason: {key}" for key, reason in known.items() if not reason.strip()]
+    if every is not None and every - len(known) < KILLED_MIN * every:
+        problems.append(f"{len(known)} survivors are listed: {KILLED_MIN:.0%} of the {every} changes must be killed")
     good = bool(tried) and share >= least and not problems
     sentence = f"{len(killed)} of {len(tried)} changes killed ({share:.1%}), {len(survived)} survivors"
     sentence += ", each listed with its reason" if not problems else f", {len(problems)} PROBLEMS"
