@@ -23,16 +23,17 @@ class CounterCache:
         self._get = get
         self._cached: dict[bytes, int] = {}
 
-    def settle(self, adds: Adds, writes: list[Write]) -> dict[bytes, int]:
+    def settle(self, adds: Adds, writes: list[Write]) -> list[tuple[bytes, int]]:
         """Append what the additions come to; the sums to `keep` once that is written."""
-        sums: dict[bytes, int] = {}
+        sums: list[tuple[bytes, int]] = []
         cached = self._cached
         try:
             for key, delta in adds.items():
                 before = cached.get(key)
                 if before is None:
                     before = counted(key, self._get(META, key))
-                total = sums[key] = before + delta
+                total = before + delta
+                sums.append((key, total))
                 writes.append((META, key, pack_counter(total) if total else None))
         except struct.error as error:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
@@ -42,12 +43,12 @@ class CounterCache:
         """Read each counter again before it is added to."""
         self._cached.clear()
 
-    def keep(self, sums: dict[bytes, int]) -> None:
+    def keep(self, sums: list[tuple[bytes, int]]) -> None:
         """The writes are in the database: remember what the counters are now."""
         cached = self._cached
         if len(cached) > _CACHED_MAX:
             cached.clear()
-        for key, total in sums.items():
+        for key, total in sums:
             cached[key] = total
 
 

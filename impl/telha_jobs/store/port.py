@@ -91,7 +91,8 @@ Adds = Mapping[bytes, int]
 NO_ADDS: Final[Adds] = MappingProxyType({})
 
 
-class Committed(NamedTuple):
+@dataclass(slots=True)
+class Committed:
     """All writes are applied; `sequence` is what `wait` takes. Sequences rise by one with every commit."""
 
     sequence: int

@@ -224,10 +224,9 @@ class RocksStore:
                 raise QueueUnavailableError(self._refusal)
             if self._durability is None:
                 raise QueueUnavailableError("this is a read-only view: close the owner's queue and open it for writing")
-            for _, _, version in checks:
-                if version != self._sequence:
-                    self._conflicts += 1
-                    return Conflict()
+            if checks and any(version != self._sequence for _, _, version in checks):
+                self._conflicts += 1
+                return Conflict()
             sequence = self._sequence + 1
             try:
                 changes = [*writes]
@@ -254,7 +253,7 @@ class RocksStore:
             self._commits += 1
             if self.observer is not None:
                 self.observer.wrote(size)
-            return named(Committed, (sequence,))
+            return Committed(sequence)
 
     def resolve(self, token: bytes, checks: Sequence[Guard], writes: Sequence[Write]) -> Committed | Conflict:
         """RocksDB may still apply a failed write when it is opened again, so only that can tell."""
