@@ -45,12 +45,12 @@ def run(cases: Sequence[Case], place: Place, rounds: int) -> list[Figure]:
             place.say(f"{case.name}: prepare")
             open_cases.append(case)
             case.prepare(place)
-        # What was made ready must not make the collector's rounds longer for what is measured beside it.
-        gc.collect()
-        gc.freeze()
         for number in range(rounds):
             for case in cases:
                 if case.rounds is None or number < case.rounds:
+                    # What other cases hold must not make the collector's rounds longer for what is measured here.
+                    gc.collect()
+                    gc.freeze()
                     place.say(f"{case.name}: round {number + 1} of {min(rounds, case.rounds or rounds)}")
                     case.round(place)
         return [figure for case in cases for figure in case.figures()]
