@@ -44,8 +44,8 @@ examples:
 def cases(*, long_jobs: int) -> list[list[Case]]:
     """In groups: first what is measured in turns, then one by one what wants the machine to itself.
 
-    What is compared with bare rocksdict has a process with nothing else in it, as a queue has in use: beside the seven
-    large databases of the grants it is a tenth slower, and the bare one is not.
+    What is compared with bare rocksdict has nothing else open beside it, as a queue in use: beside the seven large
+    databases of the grants the share that is left was a tenth lower.
     """
     return [
         [*cycles(), Threads()],
