@@ -256,6 +256,16 @@ def test_endless_conflicts_end_in_a_refusal() -> None:
     healthy(queue)
 
 
+def test_a_call_meets_99_conflicts_and_goes_on() -> None:
+    """At the hundredth in a row it gives up."""
+    queue, store, _ = on_memory()
+    store.faults.conflict_next(99)
+    queue.enqueue(A, "embed", None)
+    store.faults.conflict_next(100)
+    assert refusal(QueueUnavailableError, lambda: queue.enqueue(A, "embed", None)).outcome == "not_applied"
+    assert store.faults.conflicts == 0
+
+
 def test_a_failed_store_refuses_until_reopened() -> None:
     """As on RocksDB: the outcome of the failed call is unknown, everything after it not applied."""
     disk = MemoryDisk()

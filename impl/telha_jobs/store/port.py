@@ -91,7 +91,7 @@ Adds = Mapping[bytes, int]
 NO_ADDS: Final[Adds] = MappingProxyType({})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True)  # not frozen: every commit makes one, and a frozen class sets its fields by calls
 class Committed:
     """All writes are applied; `sequence` is what `wait` takes. Sequences rise by one with every commit."""
 

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from telha_jobs import JobQueue, ManualClock, NewJob, QueueConfig, QueueUnavailableError
-from telha_jobs.core import decide
+from telha_jobs import JobQueue, ManualClock, NewJob, QueueConfig
 from telha_jobs.core.record import Record
 from telha_jobs.engine import reader
-from telha_jobs.engine.known import Known
 from telha_jobs.engine.reader import JobFilter
-from telha_jobs.engine.rows import Slot
 from telha_jobs.engine.sweep import Sweep
-from telha_jobs.engine.turns import Call, Turns
 from telha_jobs.engine.unit import Unit, Unreadable
-from tests.contract.test_engine_on_memory_store import on_memory
-from tests.unit.api.support import START_MS, A, refusal
+from tests.unit.api.support import START_MS, A
 
 MIB = 1024 * 1024
 
@@ -68,18 +63,6 @@ def test_a_commit_of_a_sweep_ends_with_64_mib_of_rows(
     assert queue.engine.write(Sweep(clock.wall_ms(), None, 0).chunk).handled == 2
 
 
-@pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
-def test_a_generation_of_what_is_known_holds_2_mib_of_rows(more: int, kept: bool) -> None:
-    """A byte more, and it is the old one: what is in it goes when the next one is full."""
-    known = Known()
-    for name, size in ((b"a", MIB), (b"b", MIB + more), (b"c", 2 * MIB + 1)):
-        slot = Slot(1)
-        slot.now = decide.enqueued(b"s" * 16, 128, 5, b"j" * 16, "embed", b"", 1, {}, None, 5, None, None)
-        slot.size = size
-        known.keep({name: slot})
-    assert (known.take(b"a") is not None) is kept
-
-
 @pytest.mark.parametrize(("number", "ended"), [(255, True), (256, False), (257, False)])
 def test_a_look_of_a_listing_is_at_256_ids(queue: JobQueue, number: int, ended: bool) -> None:
     """A listing that is longer takes another look, and lets others in between."""
@@ -87,22 +70,3 @@ def test_a_look_of_a_listing_is_at_256_ids(queue: JobQueue, number: int, ended: 
     everything = JobFilter(None, None, None)
     look = queue.engine.read(lambda shared: reader.look(shared.source(), everything, b"", 1_000))
     assert (len(look.jobs), look.ended) == (min(number, 256), ended)
-
-
-def test_a_turn_serves_256_calls() -> None:
-    """Who comes later waits for the next one."""
-    turns, calls = Turns(), list[Call]()
-    turns.join(Call(print))
-    turns._line.extend(Call(print) for _ in range(300))
-    turns.gather(calls)
-    assert len(calls) == 256
-
-
-def test_a_call_meets_99_conflicts_and_goes_on() -> None:
-    """At the hundredth in a row it gives up."""
-    queue, store, _ = on_memory()
-    store.faults.conflict_next(99)
-    queue.enqueue(A, "embed", None)
-    store.faults.conflict_next(100)
-    assert refusal(QueueUnavailableError, lambda: queue.enqueue(A, "embed", None)).outcome == "not_applied"
-    assert store.faults.conflicts == 0

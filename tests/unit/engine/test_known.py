@@ -13,6 +13,8 @@ from telha_jobs.store.memory import MemoryDisk, MemoryStore
 from tests.field_failures.seam import Seam, at_commit, queue_on
 from tests.unit.api.support import START_MS, A, lease, refusal
 
+MIB = 1024 * 1024
+
 
 @pytest.fixture
 def seam() -> Seam:
@@ -133,3 +135,12 @@ def test_a_generation_holds_no_byte_more(known: Known) -> None:
         known.keep({name: slot(size)})
     assert known.take(b"a") is None
     assert known.take(b"c") is not None
+
+
+@pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
+def test_a_generation_holds_2_mib(more: int, kept: bool) -> None:
+    """The bound itself: two rows of 1 MiB fit, a byte more does not."""
+    known = Known()
+    for name, size in ((b"a", MIB), (b"b", MIB + more), (b"c", 2 * MIB + 1)):
+        known.keep({name: slot(size)})
+    assert (known.take(b"a") is not None) is kept

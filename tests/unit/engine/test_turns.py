@@ -152,7 +152,7 @@ def test_a_turn_serves_a_bounded_number() -> None:
     turns.join(leader)
     turns._line.extend(Call(print) for _ in range(TOGETHER_MAX + 3))
     turns.gather(calls)
-    assert (len(calls), len(turns._line)) == (TOGETHER_MAX, 3)
+    assert (len(calls), len(turns._line), TOGETHER_MAX) == (TOGETHER_MAX, 3, 256)
 
 
 def test_whoever_has_an_answer_is_not_served_again() -> None:
