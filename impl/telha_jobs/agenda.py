@@ -83,9 +83,11 @@ class Agenda:
 
     # -- building
 
-    def load(self, group: GroupKey, first: Place) -> None:
-        """Take over one group at open by its first row; the others are read when they are needed."""
-        self._await(self._added(_Group(group, [first], _behind(first))))
+    def load(self, group: GroupKey, window: list[Place], *, whole: bool) -> None:
+        """Take over one group at open by its first rows; unless they are the whole of it, others are read when they are
+        needed.
+        """
+        self._await(self._added(_Group(group, window, None if whole else _behind(window[-1]))))
 
     def start(self, now: int, last_served: bytes | None) -> None:
         """Form the ring of an open: scopes with a due row, cyclic from the one behind the last served."""

@@ -22,6 +22,9 @@ from telha_jobs.kinds import Kinds, read_kinds
 from telha_jobs.store.port import Family, Store
 
 PAGE_ROWS = 1_000
+LOADED_ROWS = 4
+"""Rows of `ready` in one look of an open: so many of a long group are in memory from the start, and its first leases
+need no look of their own."""
 
 _log = logging.getLogger("telha_jobs")
 
@@ -64,26 +67,41 @@ def load_counters(store: Store) -> Counters:
 
 
 def load_agenda(store: Store, *, now: int, last_served: bytes | None) -> Agenda:
-    """The agenda of an open: one seek for each group of `ready`, then the ring."""
+    """The agenda of an open: the first rows of each group of `ready`, then the ring."""
 
     def refill(group: GroupKey, start: Place, limit: int) -> list[Place]:
         return _places(store, group, start, limit)
 
     agenda = Agenda(refill)
-    seek = b""
-    while first := store.scan(Family.READY, seek, None, 1):
-        row = _ready(first[0][0])
-        if row is None:
-            seek = first[0][0] + b"\0"
-            continue
-        group = (row.scope, row.kind, row.priority)
-        agenda.load(group, (row.due, row.job_id))
-        behind = after(group_prefix(*group))
-        if behind is None:
-            break
-        seek = behind
+    seek: bytes | None = b""
+    while seek is not None:
+        seek = _load_groups(store, agenda, seek)
     agenda.start(now, last_served)
     return agenda
+
+
+def _load_groups(store: Store, agenda: Agenda, seek: bytes) -> bytes | None:
+    """Load what a look at the next few rows shows: short groups whole, or the beginning of one long group.
+
+    Returns where the next look begins, so that none goes over the rest of a long group; None: that was the last one.
+    """
+    keys = [key for key, _ in store.scan(Family.READY, seek, None, LOADED_ROWS)]
+    groups: dict[GroupKey, list[Place]] = {}
+    for row in map(_ready, keys):
+        if row is not None:
+            groups.setdefault(row[:3], []).append(row[3:])
+    next_look: bytes | None = None
+    if len(keys) == LOADED_ROWS:  # there may be more, of the last group too
+        if not groups:
+            return keys[-1] + b"\0"
+        last, window = groups.popitem()
+        next_look = group_prefix(*last)
+        if not groups:
+            agenda.load(last, window, whole=False)
+            next_look = after(next_look)
+    for group, window in groups.items():
+        agenda.load(group, window, whole=True)
+    return next_look
 
 
 def _places(store: Store, group: GroupKey, start: Place, limit: int) -> list[Place]:

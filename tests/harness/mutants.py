@@ -221,12 +221,12 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "                group.edge = group.window[WINDOW_ROWS + 1]\n",
     ),
     Mutant(
-        "an open takes the first row of a group for all of them",
+        "an open takes the first rows of a group for all of them",
         "order",
         "narrow:agenda",
         _AGENDA,
-        "        self._await(self._added(_Group(group, [first], _behind(first))))\n",
-        "        self._await(self._added(_Group(group, [first], None)))\n",
+        "        self._await(self._added(_Group(group, window, None if whole else _behind(window[-1]))))\n",
+        "        self._await(self._added(_Group(group, window, None)))\n",
     ),
     Mutant(
         "the edge is a millisecond too high",

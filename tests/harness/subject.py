@@ -15,7 +15,7 @@ from typing import Final
 
 from rocksdict import Rdict, ReadOptions, WriteBatch
 
-from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda, protocol
+from telha_jobs import InvalidArgumentError, JobQueue, ManualClock, QueueConfig, agenda, protocol, recovery
 from telha_jobs.store.layout import INCARNATION_KEY, encode_incarnation
 from telha_jobs.store.port import Family, Write
 from telha_model import ops, replies
@@ -84,6 +84,7 @@ class EngineSubject(Subject):
             from unittest.mock import patch  # takes asyncio along: a fifth of a process that walks no narrow tour
 
             self._restore.enter_context(patch.object(agenda, "WINDOW_ROWS", window_rows))
+            self._restore.enter_context(patch.object(recovery, "LOADED_ROWS", window_rows))
         self._reopens = 0
         self.names = Names()
         self._settings: QueueConfig = queue_config(config)

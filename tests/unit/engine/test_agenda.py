@@ -127,7 +127,7 @@ def test_a_window_is_read_when_it_is_empty_and_not_before(disk: Disk, monkeypatc
     """Thirteen rows in windows of four: a look for each four that are read, and none when the last row was read."""
     monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
     disk.rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(13)]
-    disk.agenda.load((A, 1, 1), (50, job(0)))
+    disk.agenda.load((A, 1, 1), [(50, job(0))], whole=False)
     disk.agenda.start(100, None)
     assert disk.drain() == [job(number) for number in range(13)]
     assert [id_[:1] for _, id_ in disk.looks] == [b"\x00", b"\x04", b"\x08", b"\x0c"]
@@ -183,7 +183,7 @@ def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
     for last in (None, A, B, C, b"\x02" * 15, b"\xff" * 16):
         again = Disk()
         for scope in (C, A, B):
-            again.agenda.load((scope, 1, 1), (50, job(1)))
+            again.agenda.load((scope, 1, 1), [(50, job(1))], whole=True)
         again.agenda.start(100, last)
         found.append(again.agenda.ring())
     assert found == [[A, B, C], [B, C, A], [C, A, B], [A, B, C], [B, C, A], [A, B, C]]

@@ -175,6 +175,7 @@ def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, windo
     Windows are a few rows small, so that edges are met all the time.
     """
     monkeypatch.setattr("telha_jobs.agenda.WINDOW_ROWS", window)
+    monkeypatch.setattr("telha_jobs.recovery.LOADED_ROWS", window)
     for seed in range(8):
         storm = Storm(seed)
         for number in range(150):
