@@ -12,7 +12,7 @@ The picture of a whole run goes to out/longlife.svg.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from scripts._bench.child import BACKLOG, BATCH, PARTS, POLLS, SWEEP_MS
+from scripts._bench.child import BACKLOG, BATCH, PARTS, POLL_RUNS, POLLS, SWEEP_MS
 from scripts._bench.processes import TREND_JOBS, TREND_LIMIT, child, trend
 from tests.chaos.frame import ROOT, FoundError, Lane, Run
 from tests.chaos.history import History
@@ -46,7 +46,8 @@ def body(run: Run) -> None:
 def lived(run: Run, jobs: int, parts: int) -> list[dict[str, Any]]:
     """A run of so many jobs in so many parts, judged as it goes."""
     found: list[dict[str, Any]] = []
-    most = BACKLOG + jobs // 50 + SWEEP_MS + BATCH + (parts + 1) * POLLS
+    # Retention keeps a fiftieth of the run, so what was polled after that many parts, and at both of its ends.
+    most = BACKLOG + jobs // 50 + SWEEP_MS + BATCH + (parts // 50 + 2) * POLLS * POLL_RUNS
     with History(run.history, "longlife") as history:
         for part in child("long", str(run.root / "queue"), str(jobs), str(parts)):
             found.append(part)
