@@ -3,7 +3,8 @@ proves that it does.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from telha_jobs.agenda import Agenda, GroupKey, Place
 from telha_jobs.counters import Counters
@@ -31,8 +32,14 @@ _log = logging.getLogger("telha_jobs")
 
 def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
     """Every pair of a range, read a page at a time."""
+    return _pages(partial(store.scan, family), start, end)
+
+
+def _pages(
+    scan: Callable[[bytes, bytes | None, int], list[tuple[bytes, bytes]]], start: bytes, end: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
     while True:
-        page = store.scan(family, start, end, PAGE_ROWS)
+        page = scan(start, end, PAGE_ROWS)
         yield from page
         if len(page) < PAGE_ROWS:
             return
@@ -55,9 +62,9 @@ def load_kinds(store: Store) -> Kinds:
 
 
 def load_counters(store: Store) -> Counters:
-    """The counters of `meta`, summed up."""
+    """The counters of `meta`, summed up; the store remembers them."""
     counters = Counters()
-    for key, value in pages(store, Family.META, COUNT_PREFIX, after(COUNT_PREFIX)):
+    for key, value in _pages(store.scan_counters, COUNT_PREFIX, after(COUNT_PREFIX)):
         try:
             parse_count_key(key)  # `Counters` takes well-formed keys only
             counters.add({key: int.from_bytes(value, "big", signed=True)})

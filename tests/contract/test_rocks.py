@@ -2,6 +2,7 @@
 
 import logging
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from telha_jobs.clock import ManualClock
 from telha_jobs.errors import FormatVersionError, QueueLockedError, QueueUnavailableError
-from telha_jobs.store import layout
+from telha_jobs.store import counters, layout
 from telha_jobs.store.database import Database
 from telha_jobs.store.port import Check, Committed, CommitUnknownError, Conflict, Delete, Family, Put
 from telha_jobs.store.rocks import RocksStore
@@ -436,6 +437,68 @@ def test_an_addition_costs_no_read(rocks: RocksRig) -> None:
     for _ in range(10):
         store.commit([], [Put(JOBS, b"a", b"")], TOKEN, {b"n": 1})
     assert rocks.faults.gets == 0
+
+
+def scan_counters(store: RocksStore, start: bytes, end: bytes, page_rows: int) -> None:
+    """All of a range, a page at a time."""
+    while len(page := store.scan_counters(start, end, page_rows)) == page_rows:
+        start = page[-1][0] + b"\0"
+
+
+@pytest.mark.parametrize("page_rows", [1, 2, 9])
+def test_an_addition_to_a_scanned_counter_reads_nothing(rocks: RocksRig, page_rows: int) -> None:
+    """Also one that is absent between the ends of the scan; what lies outside them is read."""
+    store = rocks.open()
+    store.commit([], [], TOKEN, {b"n/b": 2, b"n/d": 3})
+    store.close()
+    store = rocks.open()
+    scan_counters(store, b"n/", b"n0", page_rows)
+    rocks.faults.gets = 0
+    store.commit([], [], TOKEN, {b"n/": 1, b"n/a": 1, b"n/b": 1, b"n/c": 1, b"n/d": 1, b"n/e": 1})
+    within = rocks.faults.gets
+    store.commit([], [], TOKEN, {b"m": 1, b"n0": 1})
+    assert (within, rocks.faults.gets) == (0, 2)
+
+
+def test_pages_apart_are_no_range(rocks: RocksRig) -> None:
+    """What lies between two scans is read, and so is what only the first one covered."""
+    store = rocks.open()
+    store.commit([], [], TOKEN, {b"c": 2, b"f": 2})
+    store.close()
+    store = rocks.open()
+    store.scan_counters(b"a", b"b", 9)
+    store.scan_counters(b"d", b"e", 9)
+    store.commit([], [], TOKEN, {b"c": 1, b"dd": 1, b"f": 1})
+    found = store.read([(META, b"c"), (META, b"dd"), (META, b"f")])
+    assert [int.from_bytes(one.value or b"") for one in found] == [3, 1, 3]
+
+
+def test_more_counters_than_there_is_room_for_are_read(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten, four are remembered, a page of two at a time; a cache that was emptied knows no range either."""
+    monkeypatch.setattr(counters, "_CACHED_MAX", 4)
+    keys = [b"n/%d" % number for number in range(10)]
+    store = rocks.open()
+    store.commit([], [], TOKEN, dict.fromkeys(keys, 1))
+    store.close()
+    store = rocks.open()
+    scan_counters(store, b"n/", b"n0", 2)
+    reads = []
+    for added in (keys, keys[9:], keys):
+        rocks.faults.gets = 0
+        store.commit([], [], TOKEN, dict.fromkeys(added, 1))
+        reads.append(rocks.faults.gets)
+    held = [int.from_bytes(one.value or b"") for one in store.read([(META, key) for key in keys])]
+    assert (reads, held) == ([6, 0, 9], [3] * 9 + [4])
+
+
+def test_what_was_forgotten_is_read(rocks: RocksRig) -> None:
+    """Also what was absent between the ends of a scan: it may have come behind the store's back."""
+    store = rocks.open()
+    store.scan_counters(b"a", b"z", 9)
+    store.commit([], [Put(META, b"n", struct.pack(">q", 5))], TOKEN)
+    store.forget()
+    store.commit([], [], TOKEN, {b"n": 1})
+    assert store.read([(META, b"n")])[0].value == struct.pack(">q", 6)
 
 
 def test_close_waits_for_a_sync_under_way(rocks: RocksRig, caplog: pytest.LogCaptureFixture) -> None:

@@ -184,6 +184,22 @@ def test_a_counter_at_zero_is_gone(rig: Rig) -> None:
     assert (gone, count(store)) == ([None, None, None], 1)
 
 
+def test_counters_that_were_scanned_add_up(rig: Rig) -> None:
+    """A page at a time, with commits between: what was scanned, what was not there, and what lies beyond the end."""
+    store = rig.open()
+    store.commit([], [], TOKEN, {b"b": 1, b"d": 2, b"f": 3, b"z": 4})
+    store.close()
+    store = rig.open()
+    assert store.scan_counters(b"a", b"g", 2) == store.scan(META, b"a", b"g", 2)
+    store.commit([], [], TOKEN, {b"b": 10, b"c": 10, b"d": 10, b"e": 10, b"f": 10, b"z": 10})
+    assert store.scan_counters(b"d\0", b"g", 9) == store.scan(META, b"d\0", b"g", 9)
+    store.commit([], [], TOKEN, {b"a": 5, b"b": -11, b"c": 5, b"d": 5, b"e": -10, b"f": 5, b"ff": 5, b"z": 5})
+    counted = [(key, count(store, key)) for key in (b"a", b"b", b"c", b"d", b"e", b"f", b"ff", b"z")]
+    assert counted == [
+        (b"a", 5), (b"b", None), (b"c", 15), (b"d", 17), (b"e", None), (b"f", 18), (b"ff", 5), (b"z", 19),
+    ]  # fmt: skip
+
+
 def test_a_counter_that_overflows_refuses_the_commit(rig: Rig) -> None:
     """A sum beyond 64 bits is an argument error: nothing is written, and the store goes on."""
     store = rig.open()

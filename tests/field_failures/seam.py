@@ -69,6 +69,11 @@ class Seam:
         self._meet("scan")
         return self.inner.scan(family, start, end, limit, claim=claim)
 
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """Pass on, after the hook."""
+        self._meet("scan")
+        return self.inner.scan_counters(start, end, limit)
+
     def commit(
         self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
     ) -> Committed | Conflict:

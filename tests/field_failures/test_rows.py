@@ -343,6 +343,8 @@ def test_f18_after_a_failure_every_call_is_refused(failing: Failing, where: str)
     open_it, faults = failing
     queue = open_it()
     kept = [queue.enqueue(A, "embed", number).job_id for number in range(3)]
+    queue.close()
+    queue = open_it()  # it has yet to read every row
     setattr(faults, where, OSError("input/output error, says the test"))
     error = refusal(QueueUnavailableError, lambda: queue.cancel(kept[2]))
     assert {"write": "unknown", "flush": "unknown", "get": "not_applied"}[where] == error.outcome

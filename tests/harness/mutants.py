@@ -23,6 +23,7 @@ _DECIDE: Final = "telha_jobs.core.decide"
 _UNIT: Final = "telha_jobs.engine.unit"
 _ROWS: Final = "telha_jobs.engine.rows"
 _AGENDA: Final = "telha_jobs.agenda"
+_OPENING: Final = "telha_jobs.store.opening"
 _ROCKS: Final = "telha_jobs.store.rocks"
 _SWEEP: Final = "telha_jobs.engine.sweep"
 
@@ -98,7 +99,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "an unclean end goes unnoticed",
         "exclusive lease",
         "tours:reopen",
-        _ROCKS,
+        _OPENING,
         "        incarnation += 1\n",
         "        incarnation += 0\n",
         ("killpoints",),

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.harness.catalogue import Mutant
 
+_OPENING: Final = "telha_jobs.store.opening"
 _ROCKS: Final = "telha_jobs.store.rocks"
 _GROUPING: Final = "telha_jobs.store.grouping"
 _ENGINE: Final = "telha_jobs.engine.engine"
@@ -72,7 +73,7 @@ UNDER_FIRE: Final[tuple[Mutant, ...]] = (
         "the open mark is not synced",
         "exclusive lease",
         "powerloss",
-        _ROCKS,
+        _OPENING,
         "    database.flush()\n    return incarnation",
         "    return incarnation",
     ),

@@ -12,7 +12,7 @@ import pytest
 from telha_jobs import State
 from telha_jobs.errors import InvalidArgumentError, JobNotFoundError, JobUnreadableError, QueueUnavailableError
 from telha_jobs.queue import JobQueue
-from telha_jobs.store import database, rocks
+from telha_jobs.store import database, opening
 from telha_jobs.view import View
 from tests.unit.cli.desk import OTHER_SCOPE, SCOPE, START_MS, Desk, held_elsewhere
 
@@ -224,7 +224,7 @@ def test_a_view_of_meta_that_makes_no_sense_is_refused_and_leaves_nothing(
     def fails(_view: object) -> None:
         raise LookupError("no such mark")
 
-    monkeypatch.setattr(rocks, "_recorded", fails)
+    monkeypatch.setattr(opening, "recorded", fails)
     with pytest.raises(QueueUnavailableError, match="no such mark"):
         View.open(desk.directory)
     assert list(scratch.iterdir()) == []

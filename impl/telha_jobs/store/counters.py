@@ -22,6 +22,7 @@ class CounterCache:
     def __init__(self, get: Callable[[Family, bytes], bytes | None]) -> None:
         self._get = get
         self._cached: dict[bytes, int] = {}
+        self._from = self._to = b""  # whatever is missing from here to before there is 0
 
     def settle(self, adds: Adds, writes: list[Write]) -> list[tuple[bytes, int]]:
         """Append what the additions come to; the sums to `keep` once that is written."""
@@ -31,7 +32,7 @@ class CounterCache:
             for key, delta in adds.items():
                 before = cached.get(key)
                 if before is None:
-                    before = counted(key, self._get(META, key))
+                    before = 0 if self._from <= key < self._to else counted(key, self._get(META, key))
                 total = before + delta
                 sums.append((key, total))
                 writes.append((META, key, pack_counter(total) if total else None))
@@ -39,15 +40,27 @@ class CounterCache:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
         return sums
 
+    def learn(self, start: bytes, end: bytes, pairs: list[tuple[bytes, bytes]]) -> None:
+        """These are all counters from `start` to before `end`, as they are now; no more than there is room for."""
+        if len(self._cached) + len(pairs) > _CACHED_MAX:
+            return
+        for key, value in pairs:
+            self._cached[key] = counted(key, value)
+        if not self._to:
+            self._from = self._to = start
+        if start == self._to:
+            self._to = end
+
     def forget(self) -> None:
         """Read each counter again before it is added to."""
         self._cached.clear()
+        self._from = self._to = b""
 
     def keep(self, sums: list[tuple[bytes, int]]) -> None:
         """The writes are in the database: remember what the counters are now."""
         cached = self._cached
         if len(cached) > _CACHED_MAX:
-            cached.clear()
+            self.forget()
         for key, total in sums:
             cached[key] = total
 

@@ -1,4 +1,5 @@
-"""What stands at a path before it is opened: nothing, a database of ours, or something this library must not touch.
+"""What stands at a path before it is opened: nothing, a database of ours, or something this library must not touch; and
+what an open reads and writes first.
 
 Everything that can refuse an open is looked at before the database is opened for writing, so that a refused open
 changes nothing. RocksDB's lock on LOCK alone is ownership. The owner is looked up in the system's table of file locks
@@ -22,8 +23,22 @@ from telha_jobs.store.database import (
     exists,
     family_names,
 )
-from telha_jobs.store.layout import FORMAT, FORMAT_KEY, FormatVersion, decode_format
-from telha_jobs.store.port import Family
+from telha_jobs.store.layout import (
+    COMMIT_KEY,
+    FORMAT,
+    FORMAT_KEY,
+    INCARNATION_KEY,
+    OPEN_KEY,
+    OPEN_MARK,
+    CommitState,
+    FormatVersion,
+    decode_commit,
+    decode_format,
+    decode_incarnation,
+    encode_format,
+    encode_incarnation,
+)
+from telha_jobs.store.port import META, Family, Put, Write
 
 _LOCK_FILE = "LOCK"
 _LOCK_TABLE = Path("/proc/locks")
@@ -182,6 +197,31 @@ def inspect(where: Path, database: type[Database]) -> Found:
     finally:
         view.close()
     return Vacant()
+
+
+def begin(database: Database, incarnation: int) -> int:
+    """Mark the database as open, durably, before the first commit; returns the incarnation from now on."""
+    if database.get(META, OPEN_KEY) is not None:
+        incarnation += 1
+    changes: list[Write] = [
+        Put(META, INCARNATION_KEY, encode_incarnation(incarnation)),
+        Put(META, OPEN_KEY, OPEN_MARK),
+    ]
+    if database.get(META, FORMAT_KEY) is None:
+        changes.append(Put(META, FORMAT_KEY, encode_format(FORMAT)))
+    database.write(database.batch(changes))
+    database.flush()
+    return incarnation
+
+
+def recorded(database: Database) -> tuple[int, CommitState]:
+    """The incarnation and the newest commit as they stand in the database."""
+    state = database.get(META, COMMIT_KEY)
+    incarnation = database.get(META, INCARNATION_KEY)
+    return (
+        0 if incarnation is None else decode_incarnation(incarnation),
+        CommitState(0, 0) if state is None else decode_commit(state),
+    )
 
 
 def lock_owner(where: Path) -> str | None:

@@ -160,6 +160,10 @@ class Store(Protocol):
         """
         ...
 
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """`scan` of counters: the store may remember them, so that the first addition to each need not read it."""
+        ...
+
     def commit(
         self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
     ) -> Committed | Conflict:

@@ -113,10 +113,10 @@ class RocksStore:
         where = opening.prepare(path)
         opened = opening.open_owned(where, database)
         try:
-            incarnation, state = _recorded(opened)
+            incarnation, state = opening.recorded(opened)
             # Before anything is written: a clock that cannot be read refuses the open.
             queue_clock = QueueClock(clock, state.high_water_ms)
-            incarnation = _begin(opened, incarnation)
+            incarnation = opening.begin(opened, incarnation)
             return cls(opened, queue_clock, state=state, incarnation=incarnation, durability=durability)
         except BaseException as error:
             _let_go(opened)
@@ -136,7 +136,7 @@ class RocksStore:
         where = Path(os.path.realpath(path))
         view = opening.open_view(where, database)
         try:
-            incarnation, state = _recorded(view)
+            incarnation, state = opening.recorded(view)
             ahead_of = QueueClock(SystemClock() if clock is None else clock, state.high_water_ms)
             return cls(view, ahead_of, state=state, incarnation=incarnation, durability=None)
         except BaseException as error:
@@ -206,12 +206,26 @@ class RocksStore:
         if self._database.forked:
             raise QueueUnavailableError(_FORKED)
         with self._lock:
-            if self._refusal is not None:
-                raise QueueUnavailableError(self._refusal)
-            try:
-                return self._database.iterate(family, start, end, limit)
-            except Exception as error:  # as in `read`
-                raise self._fail("read", error) from error
+            return self._scanned(family, start, end, limit)
+
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        if self._database.forked:
+            raise QueueUnavailableError(_FORKED)
+        with self._lock:
+            found = self._scanned(META, start, end, limit)
+            upto = end if len(found) < limit else found[-1][0] + b"\0"
+            if upto is not None:
+                self._counters.learn(start, upto, found)
+            return found
+
+    def _scanned(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """Called under the lock."""
+        if self._refusal is not None:
+            raise QueueUnavailableError(self._refusal)
+        try:
+            return self._database.iterate(family, start, end, limit)
+        except Exception as error:  # as in `read`
+            raise self._fail("read", error) from error
 
     def commit(
         self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS
@@ -366,28 +380,3 @@ def _let_go(database: Database) -> None:
         database.close()
     except Exception as error:  # noqa: BLE001  rocksdict raises plain Exception; RocksDB tells an old error here again
         _log.error("the storage failed while it was being closed (%s): see to the disk", error)
-
-
-def _begin(database: Database, incarnation: int) -> int:
-    """Mark the database as open, durably, before the first commit; returns the incarnation from now on."""
-    if database.get(Family.META, layout.OPEN_KEY) is not None:
-        incarnation += 1
-    changes: list[Write] = [
-        Put(Family.META, layout.INCARNATION_KEY, layout.encode_incarnation(incarnation)),
-        Put(Family.META, layout.OPEN_KEY, layout.OPEN_MARK),
-    ]
-    if database.get(Family.META, layout.FORMAT_KEY) is None:
-        changes.append(Put(Family.META, layout.FORMAT_KEY, layout.encode_format(layout.FORMAT)))
-    database.write(database.batch(changes))
-    database.flush()
-    return incarnation
-
-
-def _recorded(database: Database) -> tuple[int, layout.CommitState]:
-    """The incarnation and the newest commit as they stand in the database."""
-    state = database.get(Family.META, layout.COMMIT_KEY)
-    incarnation = database.get(Family.META, layout.INCARNATION_KEY)
-    return (
-        0 if incarnation is None else layout.decode_incarnation(incarnation),
-        layout.CommitState(0, 0) if state is None else layout.decode_commit(state),
-    )
