@@ -18,6 +18,11 @@ from heapq import heapify, heappop, heappush
 WINDOW_ROWS = 32
 """Rows read by one refill. A window grows to twice that before it is cut back."""
 
+ROWS_MAX, KEPT_ROWS = 65_536, 4
+"""Rows in all windows together: while there are more, a window that is added to keeps, and a refill reads, no more than
+a few. So memory holds this and a few rows of each group, however many there are.
+"""
+
 Place = tuple[int, bytes]
 """A row's place within its group: (due, job id)."""
 
@@ -80,6 +85,7 @@ class Agenda:
         self._kind_rings: dict[int, list[tuple[int, bytes]]] = {}
         self._journal: dict[bytes, int | None] | None = None
         self._unwritten: list[tuple[GroupKey, Place]] = []  # added behind an edge since `begin`
+        self._rows = 0  # in all windows
 
     # -- building
 
@@ -87,6 +93,7 @@ class Agenda:
         """Take over one group at open by its first rows; unless they are the whole of it, others are read when they are
         needed.
         """
+        self._rows += len(window)
         self._await(self._added(_Group(group, window, None if whole else _behind(window[-1]))))
 
     def start(self, now: int, last_served: bytes | None) -> None:
@@ -106,13 +113,15 @@ class Agenda:
         group = self._group(scope, kind, priority)
         if group is None:
             group = self._added(_Group((scope, kind, priority), [place], None))
+            self._rows += 1
         elif group.edge is None or place < group.edge:
             insort(group.window, place)
-            if len(group.window) > 2 * WINDOW_ROWS:
-                group.edge = group.window[WINDOW_ROWS]
-                # Rows of the unit of work at hand may be among them.
-                self._unwritten += [(group.key, one) for one in group.window[WINDOW_ROWS:]]
-                del group.window[WINDOW_ROWS:]
+            self._rows += 1
+            if self._rows > ROWS_MAX:
+                if len(group.window) > KEPT_ROWS:
+                    self._cut(group, KEPT_ROWS)
+            elif len(group.window) > 2 * WINDOW_ROWS:
+                self._cut(group, WINDOW_ROWS)
         else:
             self._unwritten.append((group.key, place))
             return
@@ -131,6 +140,7 @@ class Agenda:
             self._unwritten = [one for one in self._unwritten if one != (group.key, place)]
             return
         del group.window[index]
+        self._rows -= 1
         if not group.window and group.edge is not None:
             self._fill(group)
         self._settle(group)
@@ -230,16 +240,25 @@ class Agenda:
         scope.groups[kind, priority] = group
         return group
 
+    def _cut(self, group: _Group, rows: int) -> None:
+        """Leave only so many in the window. Rows of the unit of work at hand may be among those that go."""
+        group.edge = group.window[rows]
+        self._unwritten += [(group.key, one) for one in group.window[rows:]]
+        self._rows -= len(group.window) - rows
+        del group.window[rows:]
+
     def _fill(self, group: _Group) -> None:
         """Read the next rows behind the edge; those that the unit of work at hand adds there are not on disk yet."""
         if group.edge is None:
             return
         start = group.edge
-        window = self._refill(group.key, start, WINDOW_ROWS)
-        full = len(window) == WINDOW_ROWS
+        limit = WINDOW_ROWS if self._rows < ROWS_MAX else KEPT_ROWS
+        window = self._refill(group.key, start, limit)
+        full = len(window) == limit
         group.edge = edge = _behind(window[-1]) if full else None
         added = (place for key, place in self._unwritten if key == group.key)
         group.window = sorted({*window, *(one for one in added if one >= start and (edge is None or one < edge))})
+        self._rows += len(group.window)
 
     def _settle(self, group: _Group) -> None:
         """Bring a group's readiness in line with its first row, and its scope's with that."""

@@ -20,7 +20,7 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[bytes | None, int | None], Totals] = {}
+        self._sums: dict[tuple[bytes | None, int | None, State], int] = {}  # none is 0
         self._unfolded: dict[bytes, int] = {}
 
     def add(self, adds: Adds) -> None:
@@ -36,8 +36,8 @@ class Counters:
         self._fold()
         found: Totals = dict.fromkeys(State, 0)
         for kind in (None,) if kinds is None else kinds:
-            for state, number in self._sums.get((scope, kind), {}).items():
-                found[state] += number
+            for state in found:
+                found[state] += self._sums.get((scope, kind, state), 0)
         return found
 
     def _fold(self) -> None:
@@ -46,12 +46,9 @@ class Counters:
             if not delta:
                 continue
             scope, kind, state = parse_count_key(key)
-            for place in ((None, None), (scope, None), (None, kind), (scope, kind)):
-                totals = self._sums.setdefault(place, {})
-                number = totals.get(state, 0) + delta
+            for place in ((None, None, state), (scope, None, state), (None, kind, state), (scope, kind, state)):
+                number = self._sums.get(place, 0) + delta
                 if number:
-                    totals[state] = number
-                    continue
-                totals.pop(state, None)
-                if not totals:
-                    del self._sums[place]
+                    self._sums[place] = number
+                else:
+                    self._sums.pop(place, None)

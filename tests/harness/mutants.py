@@ -218,8 +218,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "order",
         "narrow:order",
         _AGENDA,
-        "                group.edge = group.window[WINDOW_ROWS]\n",
-        "                group.edge = group.window[WINDOW_ROWS + 1]\n",
+        "        group.edge = group.window[rows]\n",
+        "        group.edge = group.window[rows + 1]\n",
     ),
     Mutant(
         "an open takes the first rows of a group for all of them",

@@ -73,10 +73,17 @@ class EngineSubject(Subject):
     others make a new queue over the store that stays open, which derives everything from disk again in a hundredth of
     the time.
     `window_rows` is how many rows the agenda keeps in memory per group: with 1 a few jobs are enough to go beyond it.
+    `rows_max` is how many it keeps of all groups before it leaves each of them one.
     """
 
     def __init__(
-        self, config: Config, start_ms: int, *, real_reopen_every: int = 1, window_rows: int | None = None
+        self,
+        config: Config,
+        start_ms: int,
+        *,
+        real_reopen_every: int = 1,
+        window_rows: int | None = None,
+        rows_max: int | None = None,
     ) -> None:
         self._real_every = real_reopen_every
         self._restore = ExitStack()
@@ -85,6 +92,8 @@ class EngineSubject(Subject):
 
             self._restore.enter_context(patch.object(agenda, "WINDOW_ROWS", window_rows))
             self._restore.enter_context(patch.object(recovery, "LOADED_ROWS", window_rows))
+            if rows_max is not None:
+                self._restore.enter_context(patch.multiple(agenda, ROWS_MAX=rows_max, KEPT_ROWS=1))
         self._reopens = 0
         self.names = Names()
         self._settings: QueueConfig = queue_config(config)

@@ -32,7 +32,7 @@ SUBJECTS: Final[dict[str, Subjects]] = {
     "engine-narrow": partial(EngineSubject, window_rows=1),
     "engine-renewed": tour_subject,
     "engine-narrow-renewed": narrow_subject,
-    "engine-narrow-2-renewed": partial(EngineSubject, real_reopen_every=16, window_rows=2),
+    "engine-narrow-2-renewed": partial(EngineSubject, real_reopen_every=16, window_rows=2, rows_max=2),
     "engine-tampered": TamperedSubject,
     GRPC: _served,
     "grpc-renewed": partial(_served, real_reopen_every=16),

@@ -162,6 +162,54 @@ def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> 
     assert (max(held), min(held[64:])) == (64, 32)
 
 
+def test_many_windows_share_what_may_be_in_memory(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two groups with room for eight rows: the first takes it all, and is cut when it is touched beyond it."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    held = []
+    for scope, number in [*((A, number) for number in range(10, 18)), (B, 2), (B, 3), (B, 4), (B, 1), (A, 9), (A, 8)]:
+        disk.add(ReadyKey(scope, 1, 1, 50, job(number)))
+        held.append(tuple(len(disk.agenda._scopes[one].groups[1, 1].window) for one in disk.agenda._scopes))
+    assert held[6:] == [(7,), (8,), (8, 1), (8, 2), (8, 2), (8, 2), (2, 2), (3, 2)]
+    assert sorted(disk.drain()) == [job(number) for number in (*range(1, 5), *range(8, 18))]
+
+
+@pytest.mark.parametrize(("others", "read"), [(7, 4), (8, 2), (9, 2)])
+def test_a_refill_reads_few_rows_where_many_are_held(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, others: int, read: int
+) -> None:
+    """Below eight rows in other windows as many as ever, and else two."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    disk.rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(9)]
+    disk.agenda.load((A, 1, 1), [(50, job(0))], whole=False)
+    disk.agenda.load((B, 1, 1), [(50, job(number)) for number in range(others)], whole=True)
+    disk.agenda.start(100, None)
+    disk.agenda.remove(disk.rows[0])
+    assert len(disk.agenda._scopes[A].groups[1, 1].window) == read
+
+
+@pytest.mark.parametrize("order", [list, reversed], ids=["rising", "falling"])
+def test_windows_together_hold_no_more_than_they_may(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, order: Callable[[range], list[int]]
+) -> None:
+    """Of sixty groups of twenty rows two each, which is more than a hundred in all; and each row comes once."""
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", 100)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    most = 0
+    for number in order(range(20)):
+        for kind in range(1, 61):
+            disk.add(ReadyKey(A, kind, 1, 50, bytes([kind, number]) * 8))
+            held = sum(len(group.window) for group in disk.agenda._scopes[A].groups.values())
+            assert held == disk.agenda._rows
+            most = max(most, held)
+    assert most == 2 * 60
+    assert len(set(disk.drain())) == 1_200
+    assert disk.agenda._rows == 0
+
+
 def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
     """Two scopes served a thousand times: the heaps grow to four entries a scope and 65 more, and the ring is right."""
     disk.add(ReadyKey(A, 1, 1, 50, job(1)), ReadyKey(B, 1, 1, 50, job(2)))

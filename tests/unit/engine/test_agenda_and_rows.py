@@ -168,14 +168,16 @@ class Storm:
         self.disk.values[Family.JOBS][key] = b"bad"
 
 
-@pytest.mark.parametrize("window", [1, 2, 3])
-def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
+@pytest.mark.parametrize(("window", "room"), [(1, 99), (2, 99), (3, 99), (3, 6)])
+def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, window: int, room: int) -> None:
     """After each of many random steps, for every scope and kind: the first due row, and the scopes of the ring.
 
     Windows are a few rows small, so that edges are met all the time.
     """
     monkeypatch.setattr("telha_jobs.agenda.WINDOW_ROWS", window)
     monkeypatch.setattr("telha_jobs.recovery.LOADED_ROWS", window)
+    monkeypatch.setattr("telha_jobs.agenda.ROWS_MAX", room)
+    monkeypatch.setattr("telha_jobs.agenda.KEPT_ROWS", 1)
     for seed in range(8):
         storm = Storm(seed)
         for number in range(150):
@@ -185,7 +187,10 @@ def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, windo
             cases = [(scope, kind) for scope in SCOPES for kind in numbers]
             expected = {case: storm.expected(*case) for case in cases}
             assert expected == {case: storm.found(*case) for case in cases}, f"seed {seed}, step {number}"
-            ring = storm.queue._engine._shared.agenda.ring()
+            agenda = storm.queue._engine._shared.agenda
+            groups = [group for scope in agenda._scopes.values() for group in scope.groups.values()]
+            assert agenda._rows == sum(len(group.window) for group in groups)
+            ring = agenda.ring()
             assert {scope.bytes for scope, kind in cases if expected[scope, kind]} == set(ring)
             assert len(ring) == len(set(ring))
         storm.store.deliver()
