@@ -17,7 +17,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from scripts._bench.place import fill, jobs, opened
@@ -36,6 +38,8 @@ POLLS, POLL_RUNS = 50, 3
 """Single leases that are timed together after each part, and how often; the least counts, as all that comes between
 makes it more: one disturbed run in a part would look like a trend.
 """
+_WORK = {"numbers": list(range(100)), "texts": [f"text {number}" for number in range(20)]}
+_WORK_TIMES = 50
 _COPIES = 10
 _MEMORY_PROPERTIES = (
     "rocksdb.cur-size-all-mem-tables",
@@ -94,7 +98,8 @@ def look(path: Path) -> dict[str, Any]:
     queue = opened(path, database=database)
     wall, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
     memory = sum(one.memory_bytes() for one in seen)
-    found = {"open_s": wall, "open_cpu_s": cpu, "rss": rss_bytes(), "rocksdb": memory, "jobs": sum_of(queue)}
+    found = {"open_s": wall, "open_cpu_s": cpu, "work_us": work_us(), "rss": rss_bytes(), "rocksdb": memory}
+    found["jobs"] = sum_of(queue)
     queue.close()
     return found
 
@@ -113,6 +118,39 @@ def die(path: Path, number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def work_us() -> float:
+    """What a fixed piece of work, not the queue's, costs this thread: the least of three times, in microseconds.
+
+    Where it costs more than before, the machine got slower, and so did whatever was measured beside it.
+    """
+    costs = []
+    for _ in range(3):
+        started = time.thread_time()
+        for _ in range(_WORK_TIMES):
+            json.loads(json.dumps(_WORK))
+        costs.append(time.thread_time() - started)
+    return min(costs) * 1e6
+
+
+@dataclass(kw_only=True)
+class Aside:
+    """What is looked at many times within a part of a long run, and what time the looking took."""
+
+    path: Path
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    disk: list[int] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
+
+    def look(self) -> None:
+        """The disk is a saw and the machine's speed comes and goes: a part is told by the means of both."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.disk.append(disk_bytes(self.path))
+        self.work.append(work_us())
+        self.wall_s += time.perf_counter() - wall
+        self.cpu_s += time.process_time() - cpu
+
+
 def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]]:
     """The whole life of `number` jobs, a hundred a call; retention keeps a fiftieth of them."""
     clock = ManualClock(1_700_000_000_000)
@@ -121,6 +159,7 @@ def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]
     fill(queue, jobs(BACKLOG))
     part, swept = number // parts, 0
     for _ in range(parts):
+        aside = Aside(path=path)
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(part // BATCH):
             queue.enqueue_many(jobs(BATCH))
@@ -131,19 +170,24 @@ def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]
             if swept >= SWEEP_MS:
                 queue.reap()
                 swept = 0
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        poll_us = polled_us(queue)
-        disk, rss = disk_bytes(path), rss_bytes()
+                aside.look()
+        aside.look()
+        wall, cpu = time.perf_counter() - wall - aside.wall_s, time.process_time() - cpu - aside.cpu_s
+        poll_us, poll_work_us = polled_us(queue), work_us()
+        rss = rss_bytes()
         opening = open_copy(path)
         yield {
             "jobs": part,
             "seconds": wall,
             "cpu_seconds": cpu,
-            "disk": disk,
+            "work_us": fmean(aside.work),
+            "disk": fmean(aside.disk),
             "rss": rss,
             "open_s": opening["open_s"],
             "open_cpu_s": opening["open_cpu_s"],
+            "open_work_us": opening["work_us"],
             "poll_us": poll_us,
+            "poll_work_us": poll_work_us,
             "kept": sum_of(queue),
             "problems": list(queue.check().problems),
         }

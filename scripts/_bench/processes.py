@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from scripts._bench.measure import Figure, Limit, single
 from scripts._bench.place import Place, build_later, build_others, fill, jobs, opened
@@ -118,6 +118,27 @@ def trend(values: Sequence[float]) -> float:
     return fmean(values[-quarter:]) / fmean(values[quarter : 2 * quarter])
 
 
+class Series(NamedTuple):
+    """One measure of a long run: what its parts call it, by the wall and by CPU, and the work that was timed beside it.
+
+    That work is not the queue's and always the same: where it takes longer the machine got slower, which is no trend.
+    """
+
+    name: str
+    unit: str
+    wall: str
+    cpu: str | None = None
+    beside: str | None = None
+    per: str | None = None
+    factor: float = 1.0
+
+    def of(self, parts: Sequence[dict[str, Any]], key: str | None) -> list[float]:
+        """One value a part."""
+        if key is None:
+            return []
+        return [part[key] / (1 if self.per is None else part[self.per]) * self.factor for part in parts]
+
+
 @dataclass(kw_only=True)
 class Endurance:
     """Very many jobs from end to end, at "os", a hundred a call, with retention and sweeps."""
@@ -148,16 +169,22 @@ class Endurance:
             single(self.name, "rate", total / sum(one["seconds"] for one in parts), "jobs/s"),
         ]
         limit = TREND_LIMIT if self.number >= TREND_JOBS else None
-        series: list[tuple[str, str, list[float], list[float]]] = [
-            ("time a job", "µs", _each(parts, "seconds", "jobs", 1e6), _each(parts, "cpu_seconds", "jobs", 1e6)),
-            ("disk", "MB", _each(parts, "disk", None, 1e-6), []),
-            ("memory", "MB", _each(parts, "rss", None, 1e-6), []),
-            ("open after a kill", "s", _each(parts, "open_s", None, 1), _each(parts, "open_cpu_s", None, 1)),
-            ("a poll", "µs", _each(parts, "poll_us", None, 1), []),
+        series = [
+            Series("time a job", "µs", "seconds", "cpu_seconds", "work_us", "jobs", 1e6),
+            Series("disk", "MB", "disk", factor=1e-6),
+            Series("memory", "MB", "rss", factor=1e-6),
+            Series("open after a kill", "s", "open_s", "open_cpu_s", "open_work_us"),
+            Series("a poll", "µs", "poll_us", beside="poll_work_us"),
         ]
-        for name, unit, walls, cpus in series:
-            found += [
-                Figure(case=self.name, name=f"{name}, over the run", unit=unit, wall=walls, cpu=cpus),
+        for one in series:
+            walls, cpus = one.of(parts, one.wall), one.of(parts, one.cpu)
+            found.append(Figure(case=self.name, name=f"{one.name}, over the run", unit=one.unit, wall=walls, cpu=cpus))
+            name = one.name
+            if one.beside is not None:
+                name += " beside a fixed piece of work"
+                work = [part[one.beside] for part in parts]
+                walls, cpus = _divided(walls, work), _divided(cpus, work)
+            found.append(
                 Figure(
                     case=self.name,
                     name=f"{name}: last quarter / second",
@@ -165,14 +192,13 @@ class Endurance:
                     wall=(trend(walls),),
                     cpu=(trend(cpus),) if cpus else (),
                     limit=limit,
-                ),
-            ]
+                )
+            )
         return found
 
     def close(self) -> None:
         """The child is gone."""
 
 
-def _each(parts: Sequence[dict[str, Any]], key: str, per: str | None, factor: float) -> list[float]:
-    """One value a part, divided by another of its values if wanted."""
-    return [one[key] / (1 if per is None else one[per]) * factor for one in parts]
+def _divided(values: Sequence[float], by: Sequence[float]) -> list[float]:
+    return [value / other for value, other in zip(values, by, strict=True)] if values else []

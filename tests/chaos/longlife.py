@@ -4,7 +4,7 @@ The long run of scripts/bench, judged. Jobs go from end to end a hundred a call,
 2,000 wait at any time. After each part of the run it is measured: disk, memory, the open of a copy as after a kill at
 that moment, the cost of a single lease, and what is in the database, which has to be sound and no more than what waits
 and what is kept. From 200,000 jobs on nothing may rise: the mean over the last quarter of the run against the second
-one. Times are CPU times, so that a busy machine says the same.
+one. Times are CPU times, divided by what a fixed piece of work took beside them, so that a busy machine says the same.
 
 The picture of a whole run goes to out/longlife.svg.
 """
@@ -22,13 +22,13 @@ PICTURE: Final = ROOT / "out" / "longlife.svg"
 JOBS_A_SECOND: Final = 3_000
 """How many jobs a run of given minutes takes on: a slow machine's rate."""
 LEVEL: Final = {
-    "disk": ("disk, MB", 1e-6),
-    "rss": ("memory, MB", 1e-6),
-    "open_cpu_s": ("open after a kill, s of CPU", 1.0),
-    "poll_us": ("a lease, µs of CPU", 1.0),
-    "kept": ("jobs in the database", 1.0),
+    "disk": ("disk", None),
+    "rss": ("memory", None),
+    "open_cpu_s": ("open after a kill", "open_work_us"),
+    "poll_us": ("a lease", "poll_work_us"),
+    "kept": ("jobs in the database", None),
 }
-"""What has to level off: the measure, its name and its factor."""
+"""What has to level off: the measure, its name, and the work that was timed beside it."""
 
 
 def body(run: Run) -> None:
@@ -76,14 +76,13 @@ def _sound(run: Run, part: dict[str, Any], most: int) -> None:
 
 def level(run: Run, parts: Sequence[dict[str, Any]]) -> None:
     """Raise `FoundError` for the first measure that rises; the others are noted in the tally, in hundredths."""
-    for key, (name, factor) in LEVEL.items():
-        values = [part[key] * factor for part in parts]
-        grown = trend(values)
+    for key, (name, work) in LEVEL.items():
+        grown = trend([part[key] / (1 if work is None else part[work]) for part in parts])
         run.tally.covered[f"{name}, last quarter in % of the second"] = round(grown * 100)
         if grown > TREND_LIMIT.value:
             raise FoundError(
                 f"{name} rises: {grown:.2f} times over the run, at most {TREND_LIMIT.value} is level "
-                f"(from {values[len(values) // 4]:.2f} to {values[-1]:.2f})"
+                f"(from {parts[len(parts) // 4][key]:,.2f} to {parts[-1][key]:,.2f} {key})"
             )
 
 
