@@ -59,23 +59,14 @@ def _first_row(group: _Group) -> Row:
     return (*group.key, *group.window[0])
 
 
-class _Scope:
-    """The groups of one scope: all of them, and the ready ones by kind."""
-
-    __slots__ = ("groups", "ready")
-
-    def __init__(self) -> None:
-        self.groups: dict[tuple[int, int], _Group] = {}
-        self.ready: dict[int, dict[int, _Group]] = {}
-
-
 class Agenda:
     """The ring and the groups. Not thread-safe: the engine's lock guards it."""
 
     def __init__(self, refill: Refill) -> None:
         self._refill = refill
         self._now = 0
-        self._scopes: dict[bytes, _Scope] = {}
+        self._groups: dict[GroupKey, _Group] = {}
+        self._ready: dict[bytes, dict[int, dict[int, _Group]]] = {}  # those with a due row, by scope, kind and priority
         self._waking: list[
             tuple[int, bytes, int, int]
         ] = []  # (due, scope, kind, priority) of groups that are not ready
@@ -94,7 +85,8 @@ class Agenda:
         needed.
         """
         self._rows += len(window)
-        self._await(self._added(_Group(group, window, None if whole else _behind(window[-1]))))
+        made = self._groups[group] = _Group(group, window, None if whole else _behind(window[-1]))
+        self._await(made)
 
     def start(self, now: int, last_served: bytes | None) -> None:
         """Form the ring of an open: scopes with a due row, cyclic from the one behind the last served."""
@@ -108,11 +100,10 @@ class Agenda:
 
     def insert(self, row: Row) -> None:
         """A row became pending or failed. A due row puts its scope into the ring."""
-        scope, kind, priority, due, job_id = row
-        place = (due, job_id)
-        group = self._group(scope, kind, priority)
+        key, place = row[:3], row[3:]
+        group = self._groups.get(key)
         if group is None:
-            group = self._added(_Group((scope, kind, priority), [place], None))
+            group = self._groups[key] = _Group(key, [place], None)
             self._rows += 1
         elif group.edge is None or place < group.edge:
             insort(group.window, place)
@@ -129,11 +120,10 @@ class Agenda:
 
     def remove(self, row: Row) -> None:
         """A row left: leased, ended or found to be no more."""
-        scope, kind, priority, due, job_id = row
-        group = self._group(scope, kind, priority)
+        group = self._groups.get(row[:3])
         if group is None:
             return
-        place = (due, job_id)
+        place = row[3:]
         index = bisect_left(group.window, place)
         if index == len(group.window) or group.window[index] != place:
             # Behind the edge: only on disk, or not there yet.
@@ -157,7 +147,7 @@ class Agenda:
         scope = self._first_scope(kinds, scopes)
         if scope is None:
             return None
-        ready = self._scopes[scope].ready
+        ready = self._ready[scope]
         if len(ready) == 1:
             [by_priority] = ready.values()  # eligible, so of an accepted kind
             if len(by_priority) == 1:
@@ -175,9 +165,9 @@ class Agenda:
     def next_due(self) -> int | None:
         """When the next group that is not ready becomes due; None: none will by itself."""
         while self._waking:
-            due, scope, kind, priority = self._waking[0]
-            if self._is_waking(due, scope, kind, priority) is not None:
-                return due
+            entry = self._waking[0]
+            if self._is_waking(entry) is not None:
+                return entry[0]
             heappop(self._waking)
         return None
 
@@ -187,7 +177,7 @@ class Agenda:
 
     def oldest_due(self, scopes: Iterable[bytes]) -> int | None:
         """The earliest due time among the ready rows of these scopes; None: they have none."""
-        found = [self._scopes[scope].ready for scope in scopes if scope in self._scopes]
+        found = [self._ready[scope] for scope in scopes if scope in self._ready]
         groups = (group for ready in found for by_priority in ready.values() for group in by_priority.values())
         return min((group.window[0][0] for group in groups), default=None)
 
@@ -228,18 +218,6 @@ class Agenda:
 
     # -- groups
 
-    def _group(self, scope: bytes, kind: int, priority: int) -> _Group | None:
-        entry = self._scopes.get(scope)
-        return None if entry is None else entry.groups.get((kind, priority))
-
-    def _added(self, group: _Group) -> _Group:
-        name, kind, priority = group.key
-        scope = self._scopes.get(name)
-        if scope is None:
-            scope = self._scopes[name] = _Scope()
-        scope.groups[kind, priority] = group
-        return group
-
     def _cut(self, group: _Group, rows: int) -> None:
         """Leave only so many in the window. Rows of the unit of work at hand may be among those that go."""
         group.edge = group.window[rows]
@@ -265,10 +243,11 @@ class Agenda:
         window = group.window
         if not window:
             self._unready(group)
-            self._drop(group)
+            group.wake = None
+            del self._groups[group.key]
         elif window[0][0] <= self._now:
             if not group.ready:
-                self._ready(group)
+                self._make_ready(group)
             if group.key[0] not in self._tickets:
                 self._take_ticket(group.key[0])
         else:
@@ -276,54 +255,47 @@ class Agenda:
             if group.wake != window[0][0]:
                 self._await(group)
 
-    def _drop(self, group: _Group) -> None:
-        name, kind, priority = group.key
-        scope = self._scopes[name]
-        del scope.groups[kind, priority]
-        group.wake = None
-        if not scope.groups:
-            del self._scopes[name]
-
     def _await(self, group: _Group) -> None:
         group.wake = group.window[0][0]
         heappush(self._waking, (group.wake, *group.key))
 
-    def _is_waking(self, due: int, scope: bytes, kind: int, priority: int) -> _Group | None:
-        group = self._group(scope, kind, priority)
-        return group if group is not None and not group.ready and group.wake == due else None
+    def _is_waking(self, entry: tuple[int, bytes, int, int]) -> _Group | None:
+        group = self._groups.get(entry[1:])
+        return group if group is not None and not group.ready and group.wake == entry[0] else None
 
     def _wake_due(self) -> list[bytes]:
         """Make every group ready whose time has come; the scopes that are not in the ring, by (due, scope)."""
         joining: dict[bytes, None] = {}
         while self._waking and self._waking[0][0] <= self._now:
-            group = self._is_waking(*heappop(self._waking))
+            group = self._is_waking(heappop(self._waking))
             if group is not None:  # and is not ready: `_is_waking` says so
-                self._ready(group)
+                self._make_ready(group)
                 if group.key[0] not in self._tickets:
                     joining[group.key[0]] = None
         return list(joining)
 
-    def _ready(self, group: _Group) -> None:
+    def _make_ready(self, group: _Group) -> None:
         name, kind, priority = group.key
         group.ready = True
         group.wake = None
-        by_kind = self._scopes[name].ready
+        by_kind = self._ready.setdefault(name, {})
         fresh = kind not in by_kind
         by_kind.setdefault(kind, {})[priority] = group
         ticket = self._tickets.get(name)
         if fresh and ticket is not None:
-            self._push_kind(kind, ticket, name)
+            self._push_kind(kind, (ticket, name))
 
     def _unready(self, group: _Group) -> None:
         if not group.ready:
             return
         group.ready = False
         name, kind, priority = group.key
-        by_kind = self._scopes[name].ready
+        by_kind = self._ready[name]
         del by_kind[kind][priority]
         if not by_kind[kind]:
             del by_kind[kind]
         if not by_kind:
+            del self._ready[name]
             self._remember(name)
             del self._tickets[name]
 
@@ -340,33 +312,34 @@ class Agenda:
 
     def _set_ticket(self, scope: bytes, ticket: int) -> None:
         self._tickets[scope] = ticket
-        self._ring = self._pushed(self._ring, ticket, scope, None)
-        for kind in self._scopes[scope].ready:
-            self._push_kind(kind, ticket, scope)
+        entry = (ticket, scope)
+        self._ring = self._pushed(self._ring, entry, None)
+        for kind in self._ready[scope]:
+            self._push_kind(kind, entry)
 
-    def _push_kind(self, kind: int, ticket: int, scope: bytes) -> None:
-        self._kind_rings[kind] = self._pushed(self._kind_rings.get(kind, []), ticket, scope, kind)
+    def _push_kind(self, kind: int, entry: tuple[int, bytes]) -> None:
+        self._kind_rings[kind] = self._pushed(self._kind_rings.get(kind, []), entry, kind)
 
     def _pushed(
-        self, heap: list[tuple[int, bytes]], ticket: int, scope: bytes, kind: int | None
+        self, heap: list[tuple[int, bytes]], entry: tuple[int, bytes], kind: int | None
     ) -> list[tuple[int, bytes]]:
         """The heap with one entry more; when stale entries outnumber live ones it is rebuilt first."""
         if len(heap) > 4 * len(self._tickets) + 64:
-            heap = list({entry for entry in heap if self._is_live(entry, kind)})
+            heap = list({one for one in heap if self._is_live(one, kind)})
             heapify(heap)
-        heappush(heap, (ticket, scope))
+        heappush(heap, entry)
         return heap
 
     def _is_live(self, entry: tuple[int, bytes], kind: int | None) -> bool:
         ticket, scope = entry
-        return self._tickets.get(scope) == ticket and (kind is None or kind in self._scopes[scope].ready)
+        return self._tickets.get(scope) == ticket and (kind is None or kind in self._ready[scope])
 
     def _first_scope(self, kinds: frozenset[int] | None, scopes: frozenset[bytes] | None) -> bytes | None:
         if scopes is not None:
             tickets = [
                 (self._tickets[scope], scope)
                 for scope in scopes
-                if scope in self._tickets and (kinds is None or not kinds.isdisjoint(self._scopes[scope].ready))
+                if scope in self._tickets and (kinds is None or not kinds.isdisjoint(self._ready[scope]))
             ]
             return min(tickets)[1] if tickets else None
         if kinds is None:

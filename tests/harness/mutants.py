@@ -226,8 +226,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "order",
         "narrow:agenda",
         _AGENDA,
-        "        self._await(self._added(_Group(group, window, None if whole else _behind(window[-1]))))\n",
-        "        self._await(self._added(_Group(group, window, None)))\n",
+        "_Group(group, window, None if whole else _behind(window[-1]))\n",
+        "_Group(group, window, None)\n",
     ),
     Mutant(
         "the edge is a millisecond too high",
@@ -250,7 +250,7 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "no early run",
         "narrow:agenda",
         _AGENDA,
-        "not group.ready and group.wake == due else None\n",
+        "not group.ready and group.wake == entry[0] else None\n",
         "not group.ready else None\n",
     ),
     Mutant(

@@ -158,7 +158,7 @@ def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> 
     held = []
     for number in range(200) if first == "oldest" else range(199, -1, -1):
         disk.add(ReadyKey(A, 1, 1, 50, job(number)))
-        held.append(len(disk.agenda._scopes[A].groups[1, 1].window))
+        held.append(len(disk.agenda._groups[A, 1, 1].window))
     assert (max(held), min(held[64:])) == (64, 32)
 
 
@@ -170,7 +170,7 @@ def test_many_windows_share_what_may_be_in_memory(disk: Disk, monkeypatch: pytes
     held = []
     for scope, number in [*((A, number) for number in range(10, 18)), (B, 2), (B, 3), (B, 4), (B, 1), (A, 9), (A, 8)]:
         disk.add(ReadyKey(scope, 1, 1, 50, job(number)))
-        held.append(tuple(len(disk.agenda._scopes[one].groups[1, 1].window) for one in disk.agenda._scopes))
+        held.append(tuple(len(group.window) for group in disk.agenda._groups.values()))
     assert held[6:] == [(7,), (8,), (8, 1), (8, 2), (8, 2), (8, 2), (2, 2), (3, 2)]
     assert sorted(disk.drain()) == [job(number) for number in (*range(1, 5), *range(8, 18))]
 
@@ -188,7 +188,7 @@ def test_a_refill_reads_few_rows_where_many_are_held(
     disk.agenda.load((B, 1, 1), [(50, job(number)) for number in range(others)], whole=True)
     disk.agenda.start(100, None)
     disk.agenda.remove(disk.rows[0])
-    assert len(disk.agenda._scopes[A].groups[1, 1].window) == read
+    assert len(disk.agenda._groups[A, 1, 1].window) == read
 
 
 @pytest.mark.parametrize("order", [list, reversed], ids=["rising", "falling"])
@@ -202,7 +202,7 @@ def test_windows_together_hold_no_more_than_they_may(
     for number in order(range(20)):
         for kind in range(1, 61):
             disk.add(ReadyKey(A, kind, 1, 50, bytes([kind, number]) * 8))
-            held = sum(len(group.window) for group in disk.agenda._scopes[A].groups.values())
+            held = sum(len(group.window) for group in disk.agenda._groups.values())
             assert held == disk.agenda._rows
             most = max(most, held)
     assert most == 2 * 60

@@ -188,8 +188,7 @@ def test_the_agenda_has_what_the_rows_say(monkeypatch: pytest.MonkeyPatch, windo
             expected = {case: storm.expected(*case) for case in cases}
             assert expected == {case: storm.found(*case) for case in cases}, f"seed {seed}, step {number}"
             agenda = storm.queue._engine._shared.agenda
-            groups = [group for scope in agenda._scopes.values() for group in scope.groups.values()]
-            assert agenda._rows == sum(len(group.window) for group in groups)
+            assert agenda._rows == sum(len(group.window) for group in agenda._groups.values())
             ring = agenda.ring()
             assert {scope.bytes for scope, kind in cases if expected[scope, kind]} == set(ring)
             assert len(ring) == len(set(ring))
