@@ -1,6 +1,7 @@
 """A process of its own: `python -m scripts._bench.child`, then one of the following. It prints a JSON object a line.
 
 look PATH            open the queue there: how long it took, and the memory it holds
+fill PATH JOBS SCOPES enqueue so many jobs over so many scopes: the memory it holds before and after
 die PATH JOBS        open it, enqueue and lease so many jobs, and be killed
 long PATH JOBS PARTS so many jobs from end to end, with retention; a line for every part of the run
 """
@@ -18,11 +19,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from scripts._bench.place import fill, jobs, opened
+from scripts._bench.place import KIND, fill, jobs, opened, scopes, spread
 from telha_jobs import JobQueue, ManualClock, QueueConfig
 from telha_jobs.store.database import Database
 
@@ -100,6 +102,21 @@ def look(path: Path) -> dict[str, Any]:
     memory = sum(one.memory_bytes() for one in seen)
     found = {"open_s": wall, "open_cpu_s": cpu, "work_us": work_us(), "rss": rss_bytes(), "rocksdb": memory}
     found["jobs"] = sum_of(queue)
+    queue.close()
+    return found
+
+
+def filled(path: Path, number: int, over: int) -> dict[str, Any]:
+    """Enqueue, a thousand a call, and tell what memory is held besides RocksDB's, of which the first job takes none."""
+    seen: list[Watched] = []
+    queue = opened(path, database=watched(seen))
+    fill(queue, jobs(1))
+    before = rss_bytes() - sum(one.memory_bytes() for one in seen)
+    many = spread(number, scopes(over), kind=KIND)
+    while batch := list(islice(many, 1_000)):
+        queue.enqueue_many(batch)
+    after = rss_bytes() - sum(one.memory_bytes() for one in seen)
+    found = {"jobs": sum_of(queue), "before": before, "after": after}
     queue.close()
     return found
 
@@ -240,6 +257,8 @@ def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["look", path]:
             print(json.dumps(look(Path(path))))
+        case ["fill", path, number, over]:
+            print(json.dumps(filled(Path(path), int(number), int(over))))
         case ["die", path, number]:
             die(Path(path), int(number))
         case ["long", path, number, *parts]:

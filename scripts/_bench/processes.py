@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from scripts._bench.measure import Figure, Limit, single
-from scripts._bench.place import Place, build_later, build_others, fill, jobs, opened
+from scripts._bench.place import MANY_SCOPES, Place, build_later, build_others, fill, jobs, opened
 
 ROOT = Path(__file__).parents[2]
 OPEN_LIMIT = Limit(side="at most", value=2.0)
@@ -18,6 +18,7 @@ MEMORY_LIMIT = Limit(side="at most", value=50.0)
 TREND_LIMIT = Limit(side="at most", value=1.25)
 TREND_JOBS = 200_000
 """A shorter run ends before RocksDB's memory and log have filled once: it has no trend to speak of."""
+MANY_JOBS = 1_000_000
 DYING_JOBS = 50_000
 
 
@@ -51,8 +52,13 @@ class Opening:
     _clean: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _killed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _nearly_empty: list[dict[str, Any]] = field(default_factory=list)
+    _filled: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def prepare(self, place: Place) -> None:
+        number = place.size(MANY_JOBS, MANY_JOBS // 20)
+        for over in (100, MANY_SCOPES):
+            place.say(f"{self.name}: enqueue {number:,} jobs over {over:,} scopes")
+            [self._filled[f"{over:,} scopes"]] = child("fill", str(place.fresh("filled")), str(number), str(over))
         self._paths = {"100 scopes": build_later(place), "10,000 scopes": build_others(place)}
         self._small = place.fresh("small")
         with opened(self._small) as queue:
@@ -93,6 +99,16 @@ class Opening:
                     unit="B",
                     wall=[(one["rss"] - one["rocksdb"] - least) / one["jobs"] for one in looks],
                     limit=MEMORY_LIMIT,
+                )
+            )
+            filled = self._filled[name]
+            found.append(
+                single(
+                    self.name,
+                    f"memory a pending job, where they were enqueued, {name}",
+                    (filled["after"] - filled["before"]) / filled["jobs"],
+                    "B",
+                    limit=MEMORY_LIMIT if filled["jobs"] >= MANY_JOBS else None,
                 )
             )
             found.append(
