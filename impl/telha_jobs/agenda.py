@@ -6,14 +6,15 @@ rows that left. Rows at or behind the edge are on disk only.
 
 Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next ticket when it gets its first due row
 and again when it is served, so the lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for
-all kinds and one per kind find it; stale entries are dropped when met.
+all kinds and one per kind find it; stale entries are dropped when met, and when there are many of them.
 
 Nothing here is a source of truth: a candidate is a hint that the engine verifies against the row.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
 
 WINDOW_ROWS = 32
 """Rows read by one refill. A window grows to twice that before it is cut back."""
@@ -50,6 +51,24 @@ class _Group:
         self.wake: int | None = None  # due time of the heap entry in force while not ready
 
 
+_Entry = TypeVar("_Entry", bound=tuple[object, ...])
+
+
+class _Heap(Generic[_Entry]):
+    """Entries, the least first, many of them stale; beyond `limit` only those that are not are left."""
+
+    __slots__ = ("entries", "limit")
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+        self.limit = 64
+
+    def prune(self, live: Iterable[_Entry]) -> None:
+        """Leave these, each once, and let as many come again three times over before the next time."""
+        self.entries = sorted({*live})  # which is a heap
+        self.limit = 4 * len(self.entries) + 64
+
+
 def _behind(place: Place) -> Place:
     """The first place that is not at or before this one."""
     return place[0], place[1] + b"\0"
@@ -67,13 +86,11 @@ class Agenda:
         self._now = 0
         self._groups: dict[GroupKey, _Group] = {}
         self._ready: dict[bytes, dict[int, dict[int, _Group]]] = {}  # those with a due row, by scope, kind and priority
-        self._waking: list[
-            tuple[int, bytes, int, int]
-        ] = []  # (due, scope, kind, priority) of groups that are not ready
+        self._waking: _Heap[tuple[int, bytes, int, int]] = _Heap()  # due and key of groups that are not ready
         self._tickets: dict[bytes, int] = {}
         self._next_ticket = 1
-        self._ring: list[tuple[int, bytes]] = []
-        self._kind_rings: dict[int, list[tuple[int, bytes]]] = {}
+        self._ring: _Heap[tuple[int, bytes]] = _Heap()
+        self._kind_rings: dict[int, _Heap[tuple[int, bytes]]] = {}
         self._journal: dict[bytes, int | None] | None = None
         self._unwritten: list[tuple[GroupKey, Place]] = []  # added behind an edge since `begin`
         self._rows = 0  # in all windows
@@ -164,11 +181,11 @@ class Agenda:
 
     def next_due(self) -> int | None:
         """When the next group that is not ready becomes due; None: none will by itself."""
-        while self._waking:
-            entry = self._waking[0]
-            if self._is_waking(entry) is not None:
-                return entry[0]
-            heappop(self._waking)
+        waking = self._waking.entries
+        while waking:
+            if self._is_waking(waking[0]) is not None:
+                return waking[0][0]
+            heappop(waking)
         return None
 
     def ready_scopes(self) -> list[bytes]:
@@ -192,7 +209,8 @@ class Agenda:
         from then on, so that `roll_back` can give them back.
         """
         self._now = now
-        if self._waking and self._waking[0][0] <= now:
+        waking = self._waking.entries
+        if waking and waking[0][0] <= now:
             for scope in self._wake_due():
                 self._take_ticket(scope)
         self._journal = {}
@@ -243,7 +261,6 @@ class Agenda:
         window = group.window
         if not window:
             self._unready(group)
-            group.wake = None
             del self._groups[group.key]
         elif window[0][0] <= self._now:
             if not group.ready:
@@ -257,7 +274,10 @@ class Agenda:
 
     def _await(self, group: _Group) -> None:
         group.wake = group.window[0][0]
-        heappush(self._waking, (group.wake, *group.key))
+        waking = self._waking
+        if len(waking.entries) > waking.limit:
+            waking.prune(one for one in waking.entries if self._is_waking(one) is not None)
+        heappush(waking.entries, (group.wake, *group.key))
 
     def _is_waking(self, entry: tuple[int, bytes, int, int]) -> _Group | None:
         group = self._groups.get(entry[1:])
@@ -266,8 +286,9 @@ class Agenda:
     def _wake_due(self) -> list[bytes]:
         """Make every group ready whose time has come; the scopes that are not in the ring, by (due, scope)."""
         joining: dict[bytes, None] = {}
-        while self._waking and self._waking[0][0] <= self._now:
-            group = self._is_waking(heappop(self._waking))
+        waking = self._waking.entries
+        while waking and waking[0][0] <= self._now:
+            group = self._is_waking(heappop(waking))
             if group is not None:  # and is not ready: `_is_waking` says so
                 self._make_ready(group)
                 if group.key[0] not in self._tickets:
@@ -313,22 +334,20 @@ class Agenda:
     def _set_ticket(self, scope: bytes, ticket: int) -> None:
         self._tickets[scope] = ticket
         entry = (ticket, scope)
-        self._ring = self._pushed(self._ring, entry, None)
+        self._push(self._ring, entry, None)
         for kind in self._ready[scope]:
             self._push_kind(kind, entry)
 
     def _push_kind(self, kind: int, entry: tuple[int, bytes]) -> None:
-        self._kind_rings[kind] = self._pushed(self._kind_rings.get(kind, []), entry, kind)
+        ring = self._kind_rings.get(kind)
+        if ring is None:
+            ring = self._kind_rings[kind] = _Heap()
+        self._push(ring, entry, kind)
 
-    def _pushed(
-        self, heap: list[tuple[int, bytes]], entry: tuple[int, bytes], kind: int | None
-    ) -> list[tuple[int, bytes]]:
-        """The heap with one entry more; when stale entries outnumber live ones it is rebuilt first."""
-        if len(heap) > 4 * len(self._tickets) + 64:
-            heap = list({one for one in heap if self._is_live(one, kind)})
-            heapify(heap)
-        heappush(heap, entry)
-        return heap
+    def _push(self, ring: _Heap[tuple[int, bytes]], entry: tuple[int, bytes], kind: int | None) -> None:
+        if len(ring.entries) > ring.limit:
+            ring.prune(one for one in ring.entries if self._is_live(one, kind))
+        heappush(ring.entries, entry)
 
     def _is_live(self, entry: tuple[int, bytes], kind: int | None) -> bool:
         ticket, scope = entry
@@ -344,12 +363,13 @@ class Agenda:
             return min(tickets)[1] if tickets else None
         if kinds is None:
             return self._head(self._ring, None)
-        heads = [head for kind in kinds if (head := self._head(self._kind_rings.get(kind, []), kind)) is not None]
+        heads = [head for kind in kinds if (head := self._head(self._kind_rings.get(kind), kind)) is not None]
         return min(heads, key=self._tickets.__getitem__) if heads else None
 
-    def _head(self, heap: list[tuple[int, bytes]], kind: int | None) -> bytes | None:
-        while heap:
-            if self._is_live(heap[0], kind):
-                return heap[0][1]
-            heappop(heap)
+    def _head(self, ring: _Heap[tuple[int, bytes]] | None, kind: int | None) -> bytes | None:
+        entries = [] if ring is None else ring.entries
+        while entries:
+            if self._is_live(entries[0], kind):
+                return entries[0][1]
+            heappop(entries)
         return None

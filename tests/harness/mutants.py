@@ -210,8 +210,8 @@ OF_QUEUE: Final[tuple[Mutant, ...]] = (
         "progress",
         "tours:order",
         _AGENDA,
-        "        if self._waking and self._waking[0][0] <= now:\n",
-        "        if self._waking and self._waking[0][0] <= 0:\n",
+        "        if waking and waking[0][0] <= now:\n",
+        "        if waking and waking[0][0] <= 0:\n",
     ),
     Mutant(
         "the window's edge is too high",

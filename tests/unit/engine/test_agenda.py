@@ -87,7 +87,7 @@ def test_the_next_due_time_is_that_of_the_first_group_that_waits(disk: Disk) -> 
 def test_a_group_waits_once(disk: Disk) -> None:
     """However many rows come behind its first one."""
     disk.add(*[ReadyKey(A, 1, 1, 200 + number, job(number)) for number in range(5)])
-    assert len(disk.agenda._waking) == 1
+    assert len(disk.agenda._waking.entries) == 1
 
 
 def test_a_row_is_due_in_its_millisecond(disk: Disk) -> None:
@@ -211,7 +211,9 @@ def test_windows_together_hold_no_more_than_they_may(
 
 
 def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
-    """Two scopes served a thousand times: the heaps grow to four entries a scope and 65 more, and the ring is right."""
+    """Two scopes served a thousand times: the heaps grow to four entries for the other one and 65 more, and the ring is
+    right.
+    """
     disk.add(ReadyKey(A, 1, 1, 50, job(1)), ReadyKey(B, 1, 1, 50, job(2)))
     heads, sizes = [], set()
     for _ in range(1_000):
@@ -220,9 +222,49 @@ def test_stale_tickets_do_not_pile_up(disk: Disk) -> None:
         scope = ReadyKey(*row).scope
         heads.append(scope)
         disk.agenda.served(scope)
-        sizes |= {len(disk.agenda._ring), len(disk.agenda._kind_rings[1])}
+        sizes |= {len(disk.agenda._ring.entries), len(disk.agenda._kind_rings[1].entries)}
     assert heads == [A, B] * 500
-    assert max(sizes) == 4 * 2 + 64 + 1
+    assert max(sizes) == 4 + 64 + 1
+
+
+def test_the_heap_of_a_kind_is_as_large_as_the_kind(disk: Disk) -> None:
+    """Three hundred scopes are served in turns, one has jobs of a second kind: the heap of that holds some seventy, and
+    the ring goes on in order while stale entries are thrown out.
+    """
+    scopes = [number.to_bytes(16, "big") for number in range(300)]
+    disk.add(*(ReadyKey(scope, 1, 1, 50, scope) for scope in scopes), ReadyKey(scopes[7], 2, 1, 50, b"j" * 16))
+    sizes, served = [], []
+    for _ in range(100):
+        for scope in scopes:
+            disk.agenda.served(scope)
+            served.append(disk.agenda.first(None, None))
+        sizes.append((len(disk.agenda._ring.entries), len(disk.agenda._kind_rings[2].entries)))
+    ring, kind = map(max, zip(*sizes, strict=True))
+    assert (ring <= 4 * 300 + 65, kind <= 4 + 65) == (True, True)
+    assert [row and row[0] for row in served] == (scopes[1:] + scopes[:1]) * 100
+    assert disk.agenda.first(frozenset({2}), None) == (scopes[7], 2, 1, 50, b"j" * 16)
+
+
+def test_an_entry_that_comes_again_is_held_once(disk: Disk) -> None:
+    """A kind gets and loses its only row while the scope keeps its place by another one; a group's alarm likewise."""
+    disk.add(ReadyKey(A, 1, 1, 50, job(1)), ReadyKey(B, 1, 1, 5_000, job(2)))
+    ready, earlier = ReadyKey(A, 2, 1, 50, job(3)), ReadyKey(B, 1, 1, 4_000, job(4))
+    sizes = []
+    for _ in range(1_000):
+        disk.add(ready, earlier)
+        disk.agenda.remove(ready)
+        disk.agenda.remove(earlier)
+        sizes += [len(disk.agenda._kind_rings[2].entries), len(disk.agenda._waking.entries)]
+    assert max(sizes) <= 4 + 65
+
+
+def test_stale_alarms_do_not_pile_up(disk: Disk) -> None:
+    """A thousand rows of one group, each due before all others: 65 alarms at most, and the first is right."""
+    sizes = []
+    for number in range(1_000):
+        disk.add(ReadyKey(A, 1, 1, 5_000 - number, number.to_bytes(16, "big")))
+        sizes.append(len(disk.agenda._waking.entries))
+    assert (max(sizes), disk.agenda.next_due()) == (65, 4_001)
 
 
 def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
