@@ -8,6 +8,9 @@ Scopes that have a due row stand in a *ring*, by ticket: a scope takes the next 
 and again when it is served, so the lowest ticket is the scope that waited longest (promise "fair scopes"). One heap for
 all kinds and one per kind find it; stale entries are dropped when met, and when there are many of them.
 
+A refill reads the disk, which does not have yet what the unit of work at hand did. So of the rows behind an edge those
+are there that are on disk and not among those *gone*, and those that *came*; an undo keeps that as any change does.
+
 Nothing here is a source of truth: a candidate is a hint that the engine verifies against the row.
 """
 
@@ -92,7 +95,10 @@ class Agenda:
         self._ring: _Heap[tuple[int, bytes]] = _Heap()
         self._kind_rings: dict[int, _Heap[tuple[int, bytes]]] = {}
         self._journal: dict[bytes, int | None] | None = None
-        self._unwritten: list[tuple[GroupKey, Place]] = []  # added behind an edge since `begin`
+        self._came: dict[
+            GroupKey, list[Place]
+        ] = {}  # behind an edge since `begin`, in order: added, or cut off a window
+        self._gone: set[Row] = set()  # since `begin`
         self._rows = 0  # in all windows
 
     # -- building
@@ -131,21 +137,25 @@ class Agenda:
             elif len(group.window) > 2 * WINDOW_ROWS:
                 self._cut(group, WINDOW_ROWS)
         else:
-            self._unwritten.append((group.key, place))
+            self._come(group, place)
             return
         self._settle(group)
 
     def remove(self, row: Row) -> None:
         """A row left: leased, ended or found to be no more."""
-        group = self._groups.get(row[:3])
+        key, place = row[:3], row[3:]
+        group = self._groups.get(key)
         if group is None:
             return
-        place = row[3:]
+        self._gone.add(row)
+        came = self._came.get(key)
+        if came is not None:
+            index = bisect_left(came, place)
+            if index < len(came) and came[index] == place:
+                del came[index]
         index = bisect_left(group.window, place)
         if index == len(group.window) or group.window[index] != place:
-            # Behind the edge: only on disk, or not there yet.
-            self._unwritten = [one for one in self._unwritten if one != (group.key, place)]
-            return
+            return  # behind the edge
         del group.window[index]
         self._rows -= 1
         if not group.window and group.edge is not None:
@@ -214,7 +224,7 @@ class Agenda:
             for scope in self._wake_due():
                 self._take_ticket(scope)
         self._journal = {}
-        self._unwritten = []
+        self._came, self._gone = {}, set()
 
     def roll_back(self, steps: Sequence[Step]) -> None:
         """Undo the changes since `begin`, the last one first; then give back the places in the ring.
@@ -222,7 +232,6 @@ class Agenda:
         The order matters for a row that came and left within the unit of work: it is gone.
         """
         journal, self._journal = self._journal or {}, None
-        self._unwritten = []
         for row, added in reversed(steps):
             if added:
                 self.remove(row)
@@ -237,23 +246,34 @@ class Agenda:
     # -- groups
 
     def _cut(self, group: _Group, rows: int) -> None:
-        """Leave only so many in the window. Rows of the unit of work at hand may be among those that go."""
+        """Leave only so many in the window."""
         group.edge = group.window[rows]
-        self._unwritten += [(group.key, one) for one in group.window[rows:]]
+        for place in group.window[rows:]:
+            self._come(group, place)
         self._rows -= len(group.window) - rows
         del group.window[rows:]
 
+    def _come(self, group: _Group, place: Place) -> None:
+        came = self._came.setdefault(group.key, [])
+        index = bisect_left(came, place)
+        if came[index : index + 1] != [place]:
+            came.insert(index, place)
+
     def _fill(self, group: _Group) -> None:
-        """Read the next rows behind the edge; those that the unit of work at hand adds there are not on disk yet."""
-        if group.edge is None:
-            return
-        start = group.edge
+        """Read the next rows behind the edge, as the unit of work at hand has them."""
         limit = WINDOW_ROWS if self._rows < ROWS_MAX else KEPT_ROWS
-        window = self._refill(group.key, start, limit)
-        full = len(window) == limit
-        group.edge = edge = _behind(window[-1]) if full else None
-        added = (place for key, place in self._unwritten if key == group.key)
-        group.window = sorted({*window, *(one for one in added if one >= start and (edge is None or one < edge))})
+        came = self._came.get(group.key, [])
+        while not group.window and group.edge is not None:
+            start = group.edge
+            found = self._refill(group.key, start, limit)
+            group.edge = _behind(found[-1]) if len(found) == limit else None
+            first = bisect_left(came, start)
+            last = len(came) if group.edge is None else bisect_left(came, group.edge)
+            live = {place for place in found if (*group.key, *place) not in self._gone}
+            group.window = sorted(live.union(came[first : min(last, first + limit + 1)]))
+        if len(group.window) > limit:
+            group.edge = group.window[limit]
+            del group.window[limit:]
         self._rows += len(group.window)
 
     def _settle(self, group: _Group) -> None:
@@ -275,7 +295,7 @@ class Agenda:
     def _await(self, group: _Group) -> None:
         group.wake = group.window[0][0]
         waking = self._waking
-        if len(waking.entries) > waking.limit:
+        if len(waking.entries) > waking.limit or len(waking.entries) > 4 * len(self._groups) + 64:
             waking.prune(one for one in waking.entries if self._is_waking(one) is not None)
         heappush(waking.entries, (group.wake, *group.key))
 
@@ -345,7 +365,7 @@ class Agenda:
         self._push(ring, entry, kind)
 
     def _push(self, ring: _Heap[tuple[int, bytes]], entry: tuple[int, bytes], kind: int | None) -> None:
-        if len(ring.entries) > ring.limit:
+        if len(ring.entries) > ring.limit or len(ring.entries) > 4 * len(self._tickets) + 64:
             ring.prune(one for one in ring.entries if self._is_live(one, kind))
         heappush(ring.entries, entry)
 

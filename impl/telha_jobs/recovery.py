@@ -5,6 +5,7 @@ proves that it does.
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from telha_jobs.agenda import Agenda, GroupKey, Place
 from telha_jobs.counters import Counters
@@ -22,8 +23,10 @@ from telha_jobs.keys import (
 from telha_jobs.kinds import Kinds, read_kinds
 from telha_jobs.store.port import Family, Store
 
+Value = TypeVar("Value")
+
 PAGE_ROWS = 1_000
-LOADED_ROWS = 4
+LOADED_ROWS = 5
 """Rows of `ready` in one look of an open: so many of a long group are in memory from the start, and its first leases
 need no look of their own."""
 
@@ -36,8 +39,8 @@ def pages(store: Store, family: Family, start: bytes, end: bytes | None) -> Iter
 
 
 def _pages(
-    scan: Callable[[bytes, bytes | None, int], list[tuple[bytes, bytes]]], start: bytes, end: bytes | None
-) -> Iterator[tuple[bytes, bytes]]:
+    scan: Callable[[bytes, bytes | None, int], list[tuple[bytes, Value]]], start: bytes, end: bytes | None
+) -> Iterator[tuple[bytes, Value]]:
     while True:
         page = scan(start, end, PAGE_ROWS)
         yield from page
@@ -64,10 +67,10 @@ def load_kinds(store: Store) -> Kinds:
 def load_counters(store: Store) -> Counters:
     """The counters of `meta`, summed up; the store remembers them."""
     counters = Counters()
-    for key, value in _pages(store.scan_counters, COUNT_PREFIX, after(COUNT_PREFIX)):
+    for key, number in _pages(store.scan_counters, COUNT_PREFIX, after(COUNT_PREFIX)):
         try:
             parse_count_key(key)  # `Counters` takes well-formed keys only
-            counters.add({key: int.from_bytes(value, "big", signed=True)})
+            counters.add({key: number})
         except ValueError as error:
             _log.error("passed over a counter in meta: %s", error)
     return counters

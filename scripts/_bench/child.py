@@ -161,11 +161,11 @@ class Aside:
 
     def look(self) -> None:
         """The disk is a saw and the machine's speed comes and goes: a part is told by the means of both."""
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), time.thread_time()
         self.disk.append(disk_bytes(self.path))
         self.work.append(work_us())
         self.wall_s += time.perf_counter() - wall
-        self.cpu_s += time.process_time() - cpu
+        self.cpu_s += time.thread_time() - cpu
 
 
 def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]]:

@@ -77,12 +77,14 @@ def _sound(run: Run, part: dict[str, Any], most: int) -> None:
 def level(run: Run, parts: Sequence[dict[str, Any]]) -> None:
     """Raise `FoundError` for the first measure that rises; the others are noted in the tally, in hundredths."""
     for key, (name, work) in LEVEL.items():
-        grown = trend([part[key] / (1 if work is None else part[work]) for part in parts])
+        what = key if work is None else f"{key} / {work}"
+        values = [part[key] / (1 if work is None else part[work]) for part in parts]
+        grown = trend(values)
         run.tally.covered[f"{name}, last quarter in % of the second"] = round(grown * 100)
         if grown > TREND_LIMIT.value:
             raise FoundError(
                 f"{name} rises: {grown:.2f} times over the run, at most {TREND_LIMIT.value} is level "
-                f"(from {parts[len(parts) // 4][key]:,.2f} to {parts[-1][key]:,.2f} {key})"
+                f"(from {values[len(values) // 4]:,.4g} to {values[-1]:,.4g} {what})"
             )
 
 

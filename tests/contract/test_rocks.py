@@ -474,8 +474,8 @@ def test_pages_apart_are_no_range(rocks: RocksRig) -> None:
 
 
 def test_more_counters_than_there_is_room_for_are_read(rocks: RocksRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ten, four are remembered, a page of two at a time; a cache that was emptied knows no range either."""
-    monkeypatch.setattr(counters, "_CACHED_MAX", 4)
+    """Room for eight, half of it for those that are scanned, two a page; an emptied cache knows no range either."""
+    monkeypatch.setattr(counters, "_CACHED_MAX", 8)
     keys = [b"n/%d" % number for number in range(10)]
     store = rocks.open()
     store.commit([], [], TOKEN, dict.fromkeys(keys, 1))
@@ -489,6 +489,14 @@ def test_more_counters_than_there_is_room_for_are_read(rocks: RocksRig, monkeypa
         reads.append(rocks.faults.gets)
     held = [int.from_bytes(one.value or b"") for one in store.read([(META, key) for key in keys])]
     assert (reads, held) == ([6, 0, 9], [3] * 9 + [4])
+
+
+def test_a_view_remembers_no_counters(rocks: RocksRig) -> None:
+    """It adds to none."""
+    rocks.open().commit([], [], TOKEN, {b"n": 2})
+    view = RocksStore.open_read_only(rocks.path)
+    assert (view.scan_counters(b"a", b"o", 9), view._counters._cached) == ([(b"n", 2)], {})
+    view.close()
 
 
 def test_what_was_forgotten_is_read(rocks: RocksRig) -> None:

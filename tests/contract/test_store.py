@@ -190,14 +190,25 @@ def test_counters_that_were_scanned_add_up(rig: Rig) -> None:
     store.commit([], [], TOKEN, {b"b": 1, b"d": 2, b"f": 3, b"z": 4})
     store.close()
     store = rig.open()
-    assert store.scan_counters(b"a", b"g", 2) == store.scan(META, b"a", b"g", 2)
+    assert store.scan_counters(b"a", b"g", 2) == [(b"b", 1), (b"d", 2)]
     store.commit([], [], TOKEN, {b"b": 10, b"c": 10, b"d": 10, b"e": 10, b"f": 10, b"z": 10})
-    assert store.scan_counters(b"d\0", b"g", 9) == store.scan(META, b"d\0", b"g", 9)
+    assert store.scan_counters(b"d\0", b"g", 9) == [(b"e", 10), (b"f", 13)]
     store.commit([], [], TOKEN, {b"a": 5, b"b": -11, b"c": 5, b"d": 5, b"e": -10, b"f": 5, b"ff": 5, b"z": 5})
     counted = [(key, count(store, key)) for key in (b"a", b"b", b"c", b"d", b"e", b"f", b"ff", b"z")]
     assert counted == [
         (b"a", 5), (b"b", None), (b"c", 15), (b"d", 17), (b"e", None), (b"f", 18), (b"ff", 5), (b"z", 19),
     ]  # fmt: skip
+
+
+def test_a_scan_of_counters_keeps_to_its_bounds(rig: Rig) -> None:
+    """None of them, all to the end, and one that makes no sense as 0."""
+    store = rig.open()
+    store.commit([], [Put(META, b"n/b", b"bad")], TOKEN, {b"n/a": -1, b"n/c": 3})
+    found = [store.scan_counters(b"n/", end, limit) for end, limit in ((b"n0", 0), (b"n0", 2), (b"n/", 9), (b"n/c", 9))]
+    assert found == [[], [(b"n/a", -1), (b"n/b", 0)], [], [(b"n/a", -1), (b"n/b", 0)]]
+    assert store.scan_counters(b"n/c", None, 1) == [(b"n/c", 3)]
+    store.commit([], [], TOKEN, {b"n/c": 1, b"n/d": 1})
+    assert store.scan_counters(b"n/c", b"n0", 9) == [(b"n/c", 4), (b"n/d", 1)]
 
 
 def test_a_counter_that_overflows_refuses_the_commit(rig: Rig) -> None:

@@ -69,7 +69,7 @@ class Seam:
         self._meet("scan")
         return self.inner.scan(family, start, end, limit, claim=claim)
 
-    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, int]]:
         """Pass on, after the hook."""
         self._meet("scan")
         return self.inner.scan_counters(start, end, limit)

@@ -40,12 +40,11 @@ class CounterCache:
             raise InvalidArgumentError("adds", f"a counter holds a signed 64-bit integer: {error}") from error
         return sums
 
-    def learn(self, start: bytes, end: bytes, pairs: list[tuple[bytes, bytes]]) -> None:
-        """These are all counters from `start` to before `end`, as they are now; no more than there is room for."""
-        if len(self._cached) + len(pairs) > _CACHED_MAX:
+    def learn(self, start: bytes, end: bytes, counters: list[tuple[bytes, int]]) -> None:
+        """These are all counters from `start` to before `end`, as they are now. Half the room is left to others."""
+        if len(self._cached) + len(counters) > _CACHED_MAX // 2:
             return
-        for key, value in pairs:
-            self._cached[key] = counted(key, value)
+        self._cached.update(counters)
         if not self._to:
             self._from = self._to = start
         if start == self._to:
@@ -53,8 +52,8 @@ class CounterCache:
 
     def forget(self) -> None:
         """Read each counter again before it is added to."""
+        self._from = self._to = b""  # first: without what it says, an empty cache would be one of zeros
         self._cached.clear()
-        self._from = self._to = b""
 
     def keep(self, sums: list[tuple[bytes, int]]) -> None:
         """The writes are in the database: remember what the counters are now."""

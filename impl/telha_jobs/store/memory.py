@@ -182,8 +182,8 @@ class MemoryStore:
             last = len(keys) if end is None else bisect.bisect_left(keys, end)
             return [(key, values[key]) for key in keys[first : min(last, first + max(limit, 0))]]
 
-    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        return self.scan(Family.META, start, end, limit)
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, int]]:
+        return [(key, counted(key, value)) for key, value in self.scan(Family.META, start, end, limit)]
 
     def commit(
         self, checks: Sequence[Guard], writes: Sequence[Write], token: bytes, adds: Adds = NO_ADDS

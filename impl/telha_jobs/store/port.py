@@ -160,8 +160,10 @@ class Store(Protocol):
         """
         ...
 
-    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        """`scan` of counters: the store may remember them, so that the first addition to each need not read it."""
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, int]]:
+        """`scan` of counters; one that makes no sense counts as 0. The store may remember them: then the first addition
+        to each need not read it.
+        """
         ...
 
     def commit(

@@ -24,7 +24,7 @@ from typing import Literal, Self
 from telha_jobs.clock import Clock, QueueClock, SystemClock, monotonic
 from telha_jobs.errors import InvalidArgumentError, QueueUnavailableError
 from telha_jobs.store import layout, opening
-from telha_jobs.store.counters import CounterCache
+from telha_jobs.store.counters import CounterCache, counted
 from telha_jobs.store.database import Database
 from telha_jobs.store.grouping import SyncGroup
 from telha_jobs.store.observer import StoreObserver, StoreOperation
@@ -208,13 +208,13 @@ class RocksStore:
         with self._lock:
             return self._scanned(family, start, end, limit)
 
-    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+    def scan_counters(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, int]]:
         if self._database.forked:
             raise QueueUnavailableError(_FORKED)
         with self._lock:
-            found = self._scanned(META, start, end, limit)
-            upto = end if len(found) < limit else found[-1][0] + b"\0"
-            if upto is not None:
+            found = [(key, counted(key, value)) for key, value in self._scanned(META, start, end, limit)]
+            upto = found[-1][0] + b"\0" if found and len(found) == limit else end
+            if upto is not None and limit > 0 and not self.read_only:
                 self._counters.learn(start, upto, found)
             return found
 

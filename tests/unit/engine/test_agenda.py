@@ -1,11 +1,13 @@
 """The agenda by itself, over a plain sorted list instead of a store."""
 
+import importlib.util
+import random
 from collections.abc import Callable
 
 import pytest
 
 from telha_jobs import agenda as agenda_module
-from telha_jobs.agenda import Agenda, GroupKey, Place, Row
+from telha_jobs.agenda import Agenda, GroupKey, Place, Row, Step
 from telha_jobs.keys import ReadyKey
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -267,6 +269,31 @@ def test_stale_alarms_do_not_pile_up(disk: Disk) -> None:
     assert (max(sizes), disk.agenda.next_due()) == (65, 4_001)
 
 
+def test_heaps_shrink_with_what_there_is(disk: Disk) -> None:
+    """Of three hundred scopes with a ready group and one that waits two are left: the heaps then hold some seventy."""
+    scopes = [number.to_bytes(16, "big") for number in range(300)]
+    rows = [ReadyKey(scope, 1, 1, 50, scope) for scope in scopes]
+    later = [ReadyKey(scope, 2, 1, 5_000, scope) for scope in scopes]
+    disk.add(*rows, *later)
+    for _ in range(4):
+        for scope in scopes:
+            disk.agenda.served(scope)
+    for row in (*rows[2:], *later[2:]):
+        disk.agenda.remove(row)
+    sooner = ReadyKey(scopes[0], 2, 1, 4_000, job(1))
+    for scope in scopes[:2] * 2:
+        disk.agenda.served(scope)
+        disk.add(sooner)
+        disk.agenda.remove(sooner)
+    sizes = [
+        len(disk.agenda._ring.entries),
+        len(disk.agenda._kind_rings[1].entries),
+        len(disk.agenda._waking.entries),
+    ]
+    assert max(sizes) <= 4 * 4 + 65
+    assert disk.agenda.ring() == scopes[:2]
+
+
 def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
     """At an open, whether that scope has work or not; without one at the first by due time."""
     found = []
@@ -277,3 +304,145 @@ def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
         again.agenda.start(100, last)
         found.append(again.agenda.ring())
     assert found == [[A, B, C], [B, C, A], [C, A, B], [A, B, C], [B, C, A], [A, B, C]]
+
+
+def test_a_refill_brings_nothing_back_that_left(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row leaves a window that is cut ahead of its place in the same unit: it is still on disk, and stays away."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(1, 9)]
+    disk.add(*rows)
+    disk.agenda.begin(100)
+    disk.agenda.remove(rows[4])
+    for number in (10, 11, 0):
+        disk.agenda.insert(ReadyKey(A, 1, 1, 50, job(number)))
+    found = []
+    while (row := disk.agenda.first(None, None)) is not None:
+        disk.agenda.remove(row)
+        found.append(row[4])
+    assert found == [job(number) for number in (0, 1, 2, 3, 4, 6, 7, 8, 10, 11)]
+
+
+def test_a_refill_that_finds_only_what_left_reads_on(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages of rows that this unit removed behind the edge, and one row behind them."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 2)
+    disk.rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(6)]
+    disk.agenda.load((A, 1, 1), [(50, job(0))], whole=False)
+    disk.agenda.start(100, None)
+    for number in (1, 2, 3, 4, 0):
+        disk.agenda.remove(disk.rows[number])
+    assert disk.agenda.first(None, None) == disk.rows[5]
+
+
+def test_a_refill_holds_no_more_than_it_reads(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ninety rows come behind an edge in one unit, none of them on disk: four at a time are taken into the window."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
+    disk.rows = [ReadyKey(A, 1, 1, 50, job(0))]
+    disk.agenda.load((A, 1, 1), [(50, job(0))], whole=False)
+    disk.agenda.start(100, None)
+    disk.agenda.begin(100)
+    rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(1, 91)]
+    for row in rows:
+        disk.agenda.insert(row)
+    held, found = [], []
+    disk.agenda.remove(disk.rows[0])
+    while (first := disk.agenda.first(None, None)) is not None:
+        held.append(disk.agenda._rows)
+        disk.agenda.remove(first)
+        found.append(first)
+    assert (max(held), found) == (4, rows)
+
+
+def holding_everything() -> Agenda:
+    """An agenda of a second copy of the module, whose windows are never cut; it has no disk."""
+    spec = importlib.util.find_spec("telha_jobs.agenda")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.WINDOW_ROWS = module.ROWS_MAX = 1_000_000  # type: ignore[attr-defined]
+    made: Agenda = module.Agenda(lambda *_: [])
+    return made
+
+
+class Twins:
+    """The same changes to an agenda with tiny windows over a disk, and to one that holds every row."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.disk, self.whole = Disk(), holding_everything()
+        self.now = 100
+        self.made = 0
+        self.rows: set[Row] = set()
+        for agenda in (self.disk.agenda, self.whole):
+            agenda.start(self.now, None)
+
+    def unit(self) -> None:
+        """Some changes at one time, committed or undone."""
+        self.now += self.chance.choice((0, 0, 1, 5))
+        before, steps = set(self.rows), list[Step]()
+        for agenda in (self.disk.agenda, self.whole):
+            agenda.begin(self.now)
+        for _ in range(self.chance.choice((1, 1, 3, 12))):
+            self.change(steps)
+            self.compare()
+        if self.chance.random() < 0.3:
+            self.rows = before
+            for agenda in (self.disk.agenda, self.whole):
+                agenda.roll_back(steps)
+            self.compare()
+        self.disk.rows = sorted(self.rows)
+
+    def change(self, steps: list[Step]) -> None:
+        """A row comes, some row leaves, or the first one is taken; now and then one that left comes back."""
+        act = self.chance.choice(("come", "come", "leave", "take", "take", "back"))
+        row = self.whole.first(None, None)
+        if act == "come" or not self.rows:
+            self.made += 1
+            due = self.now + self.chance.choice((-9, -3, 0, 0, 0, 2, 7))
+            row = (self.chance.choice((A, B)), self.chance.choice((1, 1, 2)), 1, due, self.made.to_bytes(16, "big"))
+        elif act == "leave":
+            row = self.chance.choice(sorted(self.rows))
+        elif act == "back":
+            left = [one for one, came in steps if not came and one not in self.rows]
+            row = self.chance.choice(left) if left else row
+        if row is None:
+            return
+        came = row not in self.rows
+        steps.append((row, came))
+        (self.rows.add if came else self.rows.discard)(row)
+        for agenda in (self.disk.agenda, self.whole):
+            (agenda.insert if came else agenda.remove)(row)
+            if act == "take" and not came:
+                agenda.served(row[0])
+
+    def compare(self) -> None:
+        """What both of them say."""
+        asked = [
+            (kinds, scopes) for kinds in (None, frozenset({1}), frozenset({2})) for scopes in (None, frozenset({A}))
+        ]
+        said = [
+            (
+                [agenda.first(*filters) for filters in asked],
+                agenda.ring(),
+                agenda.next_due(),
+                agenda.oldest_due((A, B)),
+                set(agenda._groups),
+            )
+            for agenda in (self.disk.agenda, self.whole)
+        ]
+        assert said[0] == said[1]
+        assert self.disk.agenda._rows == sum(len(group.window) for group in self.disk.agenda._groups.values())
+
+
+@pytest.mark.parametrize(("window", "room", "kept"), [(1, 99, 1), (2, 99, 1), (3, 8, 1), (4, 0, 2)])
+def test_windows_change_nothing(monkeypatch: pytest.MonkeyPatch, window: int, room: int, kept: int) -> None:
+    """Random units of work, some undone: order, ring and alarms are those of an agenda that holds every row."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", window)
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", room)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", kept)
+    for seed in range(25):
+        twins = Twins(random.Random(seed))
+        for _ in range(60):
+            twins.unit()
