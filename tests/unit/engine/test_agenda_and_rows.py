@@ -87,6 +87,26 @@ def test_a_commit_that_adds_and_leases_forgets_nothing(opened: Callable[[ManualC
     assert list(range(100)) == [lease.payload for lease in leases]
 
 
+@pytest.mark.parametrize("back", [True, False])
+def test_a_commit_that_cancels_and_leases_past_it(opened: Callable[[ManualClock], JobQueue], *, back: bool) -> None:
+    """The job's row is still on disk when the window is filled again: it stays away, and a retry brings it back."""
+    queue = opened(ManualClock(1_000_000))
+    jobs = [queue.enqueue(A, "embed", number).job_id for number in range(12)]
+    queue.close()
+    queue = opened(ManualClock(1_000_000))
+    calls: list[Callable[[Unit], object]] = [
+        lambda unit: operator.cancel(unit, jobs[7].bytes),
+        lambda unit: leasing.grant(unit, "w", 9, Filters(None, None)),
+        lambda unit: operator.retry(unit, jobs[7].bytes),
+    ]
+    replies, _ = queue.engine.write_many(calls[: 2 + back])
+    leases = [*replies[1], *queue.lease_batch("w", 99)]
+    expected = [0, 1, 2, 3, 4, 5, 6, 8, 9, *([7] if back else []), 10, 11]
+    assert [lease.payload for lease in leases] == expected
+    assert queue._engine._shared.orphans_dropped == 0
+    healthy(queue)
+
+
 SCOPES, KINDS = (A, B, C), ("x", "y")
 
 
