@@ -266,7 +266,7 @@ def test_stale_alarms_do_not_pile_up(disk: Disk) -> None:
     for number in range(1_000):
         disk.add(ReadyKey(A, 1, 1, 5_000 - number, number.to_bytes(16, "big")))
         sizes.append(len(disk.agenda._waking.entries))
-    assert (max(sizes), disk.agenda.next_due()) == (65, 4_001)
+    assert (sizes[:66], max(sizes), disk.agenda.next_due()) == ([*range(1, 66), 1], 65, 4_001)
 
 
 def test_heaps_shrink_with_what_there_is(disk: Disk) -> None:
@@ -292,6 +292,31 @@ def test_heaps_shrink_with_what_there_is(disk: Disk) -> None:
     ]
     assert max(sizes) <= 4 * 4 + 65
     assert disk.agenda.ring() == scopes[:2]
+
+
+def test_a_heap_that_was_large_is_held_to_what_there_is(disk: Disk) -> None:
+    """Whatever it was pruned to last: four entries for each scope of the ring, or each group, and 65 more."""
+    disk.add(ReadyKey(A, 1, 1, 50, job(1)), ReadyKey(B, 1, 1, 50, job(2)), ReadyKey(A, 2, 1, 5_000, job(3)))
+    ring, kind, waking = disk.agenda._ring, disk.agenda._kind_rings[1], disk.agenda._waking
+    ring.limit = kind.limit = waking.limit = 1_000
+    sooner = ReadyKey(A, 2, 1, 4_000, job(4))
+    most = [0, 0, 0]
+    for number in range(100):
+        disk.agenda.served((A, B)[number % 2])
+        (disk.agenda.remove if number % 2 else disk.agenda.insert)(sooner)
+        most = list(map(max, most, (len(ring.entries), len(kind.entries), len(waking.entries))))
+    assert most == [4 * 2 + 65, 4 * 2 + 65, 4 * 3 + 65]
+
+
+def test_the_room_of_all_windows(disk: Disk) -> None:
+    """65,536 rows, and from there on four in a window that is added to."""
+    for number in range(65_530 // 10):
+        disk.agenda.load((number.to_bytes(16, "big"), 1, 1), [(50, bytes([one]) * 16) for one in range(10)], whole=True)
+    held = []
+    for number in range(8):
+        disk.add(ReadyKey(A, 1, 1, 50, job(number)))
+        held.append(len(disk.agenda._groups[A, 1, 1].window))
+    assert held == [1, 2, 3, 4, 5, 6, 4, 4]
 
 
 def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
