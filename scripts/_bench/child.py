@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -40,6 +40,10 @@ POLLS, POLL_RUNS = 50, 3
 """Single leases that are timed together after each part, and how often; the least counts, as all that comes between
 makes it more: one disturbed run in a part would look like a trend.
 """
+WARMING_JOBS = 20_000
+"""By then the records that a queue keeps of the newest jobs are as many as ever."""
+OPENS = 3
+"""Copies that are opened in each part of a long run."""
 _WORK = {"numbers": list(range(100)), "texts": [f"text {number}" for number in range(20)]}
 _WORK_TIMES = 50
 _COPIES = 10
@@ -107,18 +111,16 @@ def look(path: Path) -> dict[str, Any]:
 
 
 def filled(path: Path, number: int, over: int) -> dict[str, Any]:
-    """Enqueue, a thousand a call, and tell what memory is held besides RocksDB's, of which the first job takes none."""
+    """Enqueue, a thousand a call, and tell what memory is held besides RocksDB's, before them and after them."""
     seen: list[Watched] = []
     queue = opened(path, database=watched(seen))
-    fill(queue, jobs(1))
-    before = rss_bytes() - sum(one.memory_bytes() for one in seen)
-    many = spread(number, scopes(over), kind=KIND)
-    while batch := list(islice(many, 1_000)):
-        queue.enqueue_many(batch)
-    after = rss_bytes() - sum(one.memory_bytes() for one in seen)
-    found = {"jobs": sum_of(queue), "before": before, "after": after}
+    held = []
+    for many in (iter(jobs(WARMING_JOBS)), spread(number, scopes(over), kind=KIND)):
+        while batch := list(islice(many, 1_000)):
+            queue.enqueue_many(batch)
+        held.append(rss_bytes() - sum(one.memory_bytes() for one in seen))
     queue.close()
-    return found
+    return {"jobs": number, "before": held[0], "after": held[1]}
 
 
 def sum_of(queue: JobQueue) -> int:
@@ -158,12 +160,23 @@ class Aside:
     cpu_s: float = 0.0
     disk: list[int] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
+    opens: list[dict[str, Any]] = field(default_factory=list)
 
     def look(self) -> None:
         """The disk is a saw and the machine's speed comes and goes: a part is told by the means of both."""
+        with self._apart():
+            self.disk.append(disk_bytes(self.path))
+            self.work.append(work_us())
+
+    def open(self) -> None:
+        """What an open costs is a saw too: it reads the log, which is nearly empty or nearly full."""
+        with self._apart():
+            self.opens.append(open_copy(self.path))
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
         wall, cpu = time.perf_counter(), time.thread_time()
-        self.disk.append(disk_bytes(self.path))
-        self.work.append(work_us())
+        yield
         self.wall_s += time.perf_counter() - wall
         self.cpu_s += time.thread_time() - cpu
 
@@ -178,7 +191,7 @@ def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]
     for _ in range(parts):
         aside = Aside(path=path)
         wall, cpu = time.perf_counter(), time.process_time()
-        for _ in range(part // BATCH):
+        for batch in range(1, part // BATCH + 1):
             queue.enqueue_many(jobs(BATCH))
             leases = queue.lease_batch("worker-1", BATCH)
             queue.complete_many([(lease, None) for lease in leases])
@@ -188,11 +201,12 @@ def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]
                 queue.reap()
                 swept = 0
                 aside.look()
+            if batch % (part // BATCH // OPENS or 1) == 0:
+                aside.open()
         aside.look()
         wall, cpu = time.perf_counter() - wall - aside.wall_s, time.process_time() - cpu - aside.cpu_s
         poll_us, poll_work_us = polled_us(queue), work_us()
         rss = rss_bytes()
-        opening = open_copy(path)
         yield {
             "jobs": part,
             "seconds": wall,
@@ -200,9 +214,9 @@ def long(path: Path, number: int, parts: int = PARTS) -> Iterator[dict[str, Any]
             "work_us": fmean(aside.work),
             "disk": fmean(aside.disk),
             "rss": rss,
-            "open_s": opening["open_s"],
-            "open_cpu_s": opening["open_cpu_s"],
-            "open_work_us": opening["work_us"],
+            "open_s": fmean(one["open_s"] for one in aside.opens),
+            "open_cpu_s": fmean(one["open_cpu_s"] for one in aside.opens),
+            "open_work_us": fmean(one["work_us"] for one in aside.opens),
             "poll_us": poll_us,
             "poll_work_us": poll_work_us,
             "kept": sum_of(queue),
