@@ -104,8 +104,14 @@ def look(path: Path) -> dict[str, Any]:
     queue = opened(path, database=database)
     wall, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
     memory = sum(one.memory_bytes() for one in seen)
-    found = {"open_s": wall, "open_cpu_s": cpu, "work_us": work_us(), "rss": rss_bytes(), "rocksdb": memory}
-    found["jobs"] = sum_of(queue)
+    found = {
+        "open_s": wall,
+        "open_cpu_s": cpu,
+        "work_us": work_us(),
+        "rss": rss_bytes(),
+        "rocksdb": memory,
+        "jobs": sum_of(queue),
+    }
     queue.close()
     return found
 

@@ -154,6 +154,13 @@ class Series(NamedTuple):
             return []
         return [part[key] / (1 if self.per is None else part[self.per]) * self.factor for part in parts]
 
+    def level(self, parts: Sequence[dict[str, Any]], key: str | None) -> list[float]:
+        """The same, divided by the work beside it where there is some: what must not rise."""
+        values = self.of(parts, key)
+        if self.beside is None or key is None:
+            return values
+        return [value / part[self.beside] for value, part in zip(values, parts, strict=True)]
+
 
 @dataclass(kw_only=True)
 class Endurance:
@@ -195,18 +202,14 @@ class Endurance:
         for one in series:
             walls, cpus = one.of(parts, one.wall), one.of(parts, one.cpu)
             found.append(Figure(case=self.name, name=f"{one.name}, over the run", unit=one.unit, wall=walls, cpu=cpus))
-            name = one.name
-            if one.beside is not None:
-                name += " beside a fixed piece of work"
-                work = [part[one.beside] for part in parts]
-                walls, cpus = _divided(walls, work), _divided(cpus, work)
+            name = one.name if one.beside is None else f"{one.name} beside a fixed piece of work"
             found.append(
                 Figure(
                     case=self.name,
                     name=f"{name}: last quarter / second",
                     unit="x",
-                    wall=(trend(walls),),
-                    cpu=(trend(cpus),) if cpus else (),
+                    wall=(trend(one.level(parts, one.wall)),),
+                    cpu=(trend(one.level(parts, one.cpu)),) if cpus else (),
                     limit=limit,
                 )
             )
@@ -214,7 +217,3 @@ class Endurance:
 
     def close(self) -> None:
         """The child is gone."""
-
-
-def _divided(values: Sequence[float], by: Sequence[float]) -> list[float]:
-    return [value / other for value, other in zip(values, by, strict=True)] if values else []

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from scripts._bench.child import BACKLOG, BATCH, PARTS, POLL_RUNS, POLLS, SWEEP_MS
-from scripts._bench.processes import TREND_JOBS, TREND_LIMIT, child, trend
+from scripts._bench.processes import TREND_JOBS, TREND_LIMIT, Series, child, trend
 from tests.chaos.frame import ROOT, FoundError, Lane, Run
 from tests.chaos.history import History
 
@@ -21,14 +21,14 @@ JOBS: Final = 200_000
 PICTURE: Final = ROOT / "out" / "longlife.svg"
 JOBS_A_SECOND: Final = 3_000
 """How many jobs a run of given minutes takes on: a slow machine's rate."""
-LEVEL: Final = {
-    "disk": ("disk", None),
-    "rss": ("memory", None),
-    "open_cpu_s": ("open after a kill", "open_work_us"),
-    "poll_us": ("a lease", "poll_work_us"),
-    "kept": ("jobs in the database", None),
-}
-"""What has to level off: the measure, its name, and the work that was timed beside it."""
+LEVEL: Final = (
+    Series("disk", "B", "disk"),
+    Series("memory", "B", "rss"),
+    Series("open after a kill", "s", "open_cpu_s", beside="open_work_us"),
+    Series("a lease", "µs", "poll_us", beside="poll_work_us"),
+    Series("jobs in the database", "", "kept"),
+)
+"""What has to level off."""
 
 
 def body(run: Run) -> None:
@@ -76,14 +76,14 @@ def _sound(run: Run, part: dict[str, Any], most: int) -> None:
 
 def level(run: Run, parts: Sequence[dict[str, Any]]) -> None:
     """Raise `FoundError` for the first measure that rises; the others are noted in the tally, in hundredths."""
-    for key, (name, work) in LEVEL.items():
-        what = key if work is None else f"{key} / {work}"
-        values = [part[key] / (1 if work is None else part[work]) for part in parts]
+    for one in LEVEL:
+        what = one.wall if one.beside is None else f"{one.wall} / {one.beside}"
+        values = one.level(parts, one.wall)
         grown = trend(values)
-        run.tally.covered[f"{name}, last quarter in % of the second"] = round(grown * 100)
+        run.tally.covered[f"{one.name}, last quarter in % of the second"] = round(grown * 100)
         if grown > TREND_LIMIT.value:
             raise FoundError(
-                f"{name} rises: {grown:.2f} times over the run, at most {TREND_LIMIT.value} is level "
+                f"{one.name} rises: {grown:.2f} times over the run, at most {TREND_LIMIT.value} is level "
                 f"(from {values[len(values) // 4]:,.4g} to {values[-1]:,.4g} {what})"
             )
 

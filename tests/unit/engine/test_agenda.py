@@ -48,6 +48,13 @@ class Disk:
         return taken
 
 
+def narrow(monkeypatch: pytest.MonkeyPatch, *, window: int, room: int, kept: int) -> None:
+    """Windows of so many rows, `room` in all of them, and what each keeps beyond that."""
+    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", window)
+    monkeypatch.setattr(agenda_module, "ROWS_MAX", room)
+    monkeypatch.setattr(agenda_module, "KEPT_ROWS", kept)
+
+
 @pytest.fixture
 def disk() -> Disk:
     """No rows, at time 100."""
@@ -165,10 +172,8 @@ def test_a_window_grows_to_twice_what_a_refill_reads(disk: Disk, first: str) -> 
 
 
 def test_many_windows_share_what_may_be_in_memory(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two groups with room for eight rows: the first takes it all, and is cut when it is touched beyond it."""
-    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
-    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
-    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    """Of two groups with room for eight rows: the first takes it all, and is cut when it is added to beyond it."""
+    narrow(monkeypatch, window=4, room=8, kept=2)
     held = []
     for scope, number in [*((A, number) for number in range(10, 18)), (B, 2), (B, 3), (B, 4), (B, 1), (A, 9), (A, 8)]:
         disk.add(ReadyKey(scope, 1, 1, 50, job(number)))
@@ -182,9 +187,7 @@ def test_a_refill_reads_few_rows_where_many_are_held(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, others: int, read: int
 ) -> None:
     """Below eight rows in other windows as many as ever, and else two."""
-    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
-    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
-    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    narrow(monkeypatch, window=4, room=8, kept=2)
     disk.rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(9)]
     disk.agenda.load((A, 1, 1), [(50, job(0))], whole=False)
     disk.agenda.load((B, 1, 1), [(50, job(number)) for number in range(others)], whole=True)
@@ -333,9 +336,7 @@ def test_the_ring_begins_behind_the_last_served(disk: Disk) -> None:
 
 def test_a_refill_brings_nothing_back_that_left(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row leaves a window that is cut ahead of its place in the same unit: it is still on disk, and stays away."""
-    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", 4)
-    monkeypatch.setattr(agenda_module, "ROWS_MAX", 8)
-    monkeypatch.setattr(agenda_module, "KEPT_ROWS", 2)
+    narrow(monkeypatch, window=4, room=8, kept=2)
     rows = [ReadyKey(A, 1, 1, 50, job(number)) for number in range(1, 9)]
     disk.add(*rows)
     disk.agenda.begin(100)
@@ -464,9 +465,7 @@ class Twins:
 @pytest.mark.parametrize(("window", "room", "kept"), [(1, 99, 1), (2, 99, 1), (3, 8, 1), (4, 0, 2)])
 def test_windows_change_nothing(monkeypatch: pytest.MonkeyPatch, window: int, room: int, kept: int) -> None:
     """Random units of work, some undone: order, ring and alarms are those of an agenda that holds every row."""
-    monkeypatch.setattr(agenda_module, "WINDOW_ROWS", window)
-    monkeypatch.setattr(agenda_module, "ROWS_MAX", room)
-    monkeypatch.setattr(agenda_module, "KEPT_ROWS", kept)
+    narrow(monkeypatch, window=window, room=room, kept=kept)
     for seed in range(25):
         twins = Twins(random.Random(seed))
         for _ in range(60):
